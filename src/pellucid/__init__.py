@@ -1,0 +1,71 @@
+"""pellucid: train transformer language models you can see through.
+
+    run = pellucid.load("runs/my-run")         # a trained run: run.model, run.tokenizer
+    pellucid.train(["my-text.txt"])            # the same thing as `pellucid train my-text.txt`
+
+Names are loaded when first used, so that `import pellucid.maths` does not load torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pellucid.version import __version__
+
+if TYPE_CHECKING:
+    from pellucid.errors import (
+        CheckpointError,
+        ConfigError,
+        Interrupted,
+        NonFiniteError,
+        PellucidError,
+        RunError,
+        TextError,
+    )
+    from pellucid.runs import Run, evaluate, generate, load, resume, train
+
+_WHERE = {
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
+    "Interrupted": "errors",
+    "NonFiniteError": "errors",
+    "PellucidError": "errors",
+    "Run": "runs",
+    "RunError": "errors",
+    "TextError": "errors",
+    "evaluate": "runs",
+    "generate": "runs",
+    "load": "runs",
+    "resume": "runs",
+    "train": "runs",
+}
+
+#: The public API under semantic versioning. Rooms are public too, as far as their own `__all__`.
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "Interrupted",
+    "NonFiniteError",
+    "PellucidError",
+    "Run",
+    "RunError",
+    "TextError",
+    "__version__",
+    "evaluate",
+    "generate",
+    "load",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        from importlib import import_module
+
+        return getattr(import_module(f"pellucid.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,24 @@
+"""State to files and back: atomic, checksummed, never unpickled. Knows no loop and no model."""
+
+from pellucid.checkpoints.atomic import write_folder, write_text
+from pellucid.checkpoints.files import (
+    Checkpoint,
+    load,
+    load_model_tensors,
+    save,
+    save_tensors,
+    verify,
+)
+from pellucid.checkpoints.retention import Shelf
+
+__all__ = [
+    "Checkpoint",
+    "Shelf",
+    "load",
+    "load_model_tensors",
+    "save",
+    "save_tensors",
+    "verify",
+    "write_folder",
+    "write_text",
+]

@@ -1,0 +1,141 @@
+"""One checkpoint: a folder of safetensors and JSON, with a manifest of checksums.
+
+    model.safetensors       parameters by name
+    optimiser.safetensors   the optimiser's memory, as "parameter::what"
+    random.safetensors      the states of torch's random generators
+    state.json              step, place in the data, config, plan, and the rest
+    checkpoint.json         format, version, and the SHA-256 of each file above
+
+Comes in: tensors and a JSON-able state. Goes out: the same, verified. It does not know what they
+mean, and never unpickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from pellucid.checkpoints.atomic import write_folder
+from pellucid.errors import CheckpointError
+from pellucid.version import FORMAT, __version__
+
+MODEL = "model.safetensors"
+OPTIMISER = "optimiser.safetensors"
+RANDOM = "random.safetensors"
+STATE = "state.json"
+MANIFEST = "checkpoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint holds."""
+
+    model: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+    random: Mapping[str, Tensor]
+    state: Mapping[str, Any]
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write `folder` all at once.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written.
+    """
+
+    def write(partial: Path) -> None:
+        tensors = ((MODEL, checkpoint.model), (OPTIMISER, checkpoint.optimiser))
+        for name, group in (*tensors, (RANDOM, checkpoint.random)):
+            save_tensors(partial / name, group)
+        text = json.dumps(checkpoint.state, indent=1, allow_nan=False)
+        (partial / STATE).write_text(text, encoding="utf-8")
+        manifest = {
+            "format": FORMAT,
+            "pellucid": __version__,
+            "sha256": {file.name: _sha256(file) for file in sorted(partial.iterdir())},
+        }
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+    write_folder(folder, write)
+
+
+def verify(folder: Path) -> None:
+    """Compare every file with the manifest.
+
+    Raises:
+        CheckpointError: names the file that is missing or damaged, or the format that is unknown.
+    """
+    manifest = _read_json(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{folder} has checkpoint format {manifest.get('format')!r}; pellucid {__version__} "
+            f"reads format {FORMAT}: use pellucid {manifest.get('pellucid', 'of its time')} for it"
+        )
+    for name, expected in cast("dict[str, str]", manifest["sha256"]).items():
+        file = folder / name
+        if not file.is_file():
+            raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
+        if _sha256(file) != expected:
+            raise CheckpointError(f"{file} is damaged: its content is not what was saved")
+
+
+def load(folder: Path) -> Checkpoint:
+    """Read a whole checkpoint, verified.
+
+    Raises:
+        CheckpointError: as `verify`.
+    """
+    verify(folder)
+    return Checkpoint(
+        model=_load_tensors(folder / MODEL),
+        optimiser=_load_tensors(folder / OPTIMISER),
+        random=_load_tensors(folder / RANDOM),
+        state=_read_json(folder / STATE),
+    )
+
+
+def load_model_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read the parameters alone, verified.
+
+    Raises:
+        CheckpointError: as `verify`.
+    """
+    verify(folder)
+    return _load_tensors(folder / MODEL)
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors by name, copied to the CPU."""
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    cast("Any", safetensors.torch).save_file(on_cpu, file)
+
+
+def _load_tensors(file: Path) -> dict[str, Tensor]:
+    try:
+        return cast("Any", safetensors.torch).load_file(file)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from None
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{file} does not exist: {file.parent} is not a whole checkpoint"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,103 @@
+"""The shelf of a run's checkpoints: which there are, which is the latest and the best, which go.
+
+    checkpoints/step-100/  checkpoints/step-200/  checkpoints/latest  checkpoints/best
+
+Comes in: checkpoints to keep. Goes out: their folders. `latest` and `best` are text files that
+hold a folder's name. It does not know what is in a checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from pellucid.checkpoints.atomic import PARTIAL, write_text
+from pellucid.checkpoints.files import Checkpoint, save, verify
+from pellucid.errors import CheckpointError
+
+_STEP = re.compile(r"step-(\d+)")
+
+
+class Shelf:
+    """The checkpoints under one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def steps(self) -> list[int]:
+        """The steps of all finished checkpoints, in order."""
+        if not self.folder.is_dir():
+            return []
+        matches = (_STEP.fullmatch(path.name) for path in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of `step` lies."""
+        return self.folder / f"step-{step}"
+
+    def save(self, step: int, checkpoint: Checkpoint, *, best: bool, keep: int) -> Path:
+        """Put a checkpoint on the shelf, mark it, and take away what need not be kept.
+
+        The newest `keep` and the best one stay.
+        """
+        path = self.path(step)
+        save(path, checkpoint)
+        if best:
+            write_text(self.folder / "best", path.name + "\n")
+        write_text(self.folder / "latest", path.name + "\n")
+        self._tidy(keep)
+        return path
+
+    def rewind(self, path: Path) -> None:
+        """Let `path` be the latest: what a run that goes on from it will overwrite is no longer."""
+        write_text(self.folder / "latest", path.name + "\n")
+
+    def latest(self) -> Path:
+        """The newest checkpoint, verified.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged; the newest whole one is named.
+        """
+        return self._marked("latest")
+
+    def best(self) -> Path:
+        """The checkpoint with the best held-out loss, or the latest where none was evaluated."""
+        return self._marked("best" if (self.folder / "best").is_file() else "latest")
+
+    def _marked(self, mark: str) -> Path:
+        try:
+            path = self.folder / (self.folder / mark).read_text(encoding="utf-8").strip()
+        except OSError:
+            steps = self.steps()
+            if not steps:
+                raise CheckpointError(
+                    f"{self.folder} holds no checkpoint: the run was stopped before its first one"
+                ) from None
+            path = self.path(steps[-1])
+        try:
+            verify(path)
+        except CheckpointError as error:
+            whole = self._newest_whole()
+            way_out = "no other checkpoint is whole" if whole is None else f"use {whole} instead"
+            raise CheckpointError(f"{error}; {way_out}") from None
+        return path
+
+    def _newest_whole(self) -> Path | None:
+        for step in reversed(self.steps()):
+            try:
+                verify(self.path(step))
+            except CheckpointError:
+                continue
+            return self.path(step)
+        return None
+
+    def _tidy(self, keep: int) -> None:
+        spared = {self.path(step).name for step in self.steps()[-keep:]}
+        for mark in ("latest", "best"):
+            if (self.folder / mark).is_file():
+                spared.add((self.folder / mark).read_text(encoding="utf-8").strip())
+        for path in self.folder.iterdir():
+            stale = _STEP.fullmatch(path.name) and path.name not in spared
+            if path.is_dir() and (stale or path.name.endswith(PARTIAL)):
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,50 @@
+"""`pellucid evaluate`: how well a run predicts a text."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.output import add_json, print_json
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "evaluate",
+        help="measure how well a run predicts a text",
+        description="Loss, perplexity and bits per byte of a run's model on text files.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print the loss in its three units."""
+    from pellucid import runs
+
+    run = runs.load(arguments.run, device=arguments.device)
+    result = runs.evaluate(run, arguments.paths)
+    facts = {
+        "loss_nats": result.loss_nats,
+        "perplexity": result.perplexity,
+        "bits_per_byte": result.bits_per_byte,
+        "tokens": result.tokens,
+        "bytes": result.n_bytes,
+        "unknown_tokens": result.unknown_tokens,
+    }
+    if arguments.json:
+        print_json(facts)
+        return
+    print(f"loss           {result.loss_nats:.4f} nats per token")
+    print(f"perplexity     {result.perplexity:.2f} per token")
+    print(f"bits per byte  {result.bits_per_byte:.4f}")
+    print(f"over           {result.tokens:,} tokens, {result.n_bytes:,} bytes")
+    if result.unknown_tokens:
+        print(
+            f"unknown        {result.unknown_tokens:,} tokens the tokenizer cannot spell: "
+            "bits per byte flatter the model by what they hide"
+        )

@@ -1,0 +1,57 @@
+"""The command `pellucid`: its verbs, its flags, its exit codes.
+
+Comes in: words. Goes out: a call, and what the shell is told. It does not know how anything
+is done.
+
+    0  done    2  bad input    3  stopped on a value that is not finite    130  interrupted, saved
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from pellucid.cli import attach, evaluate, generate, presets, train, verify_resume
+from pellucid.cli.output import say_error
+from pellucid.errors import ExitCode, Interrupted, PellucidError
+from pellucid.version import __version__
+
+_VERBS = (train, generate, evaluate, presets, attach, verify_resume)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(
+        prog="pellucid",
+        description="Train transformer language models you can see through.",
+        epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
+        "130 interrupted and saved",
+    )
+    root.add_argument("--version", action="version", version=f"pellucid {__version__}")
+    root.add_argument("--verbose", action="store_true", help="show log messages")
+    verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
+    for verb in _VERBS:
+        verb.add_to(verbs)
+    return root
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = parser().parse_args(words)
+    level = logging.INFO if arguments.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        arguments.call(arguments)
+        sys.stdout.flush()
+    except PellucidError as error:
+        say_error(error, as_json=arguments.json)
+        return error.exit_code
+    except KeyboardInterrupt:
+        say_error(Interrupted("stopped at once; nothing was saved since the last checkpoint"))
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        sys.stdout = None
+        return ExitCode.DONE
+    return ExitCode.DONE

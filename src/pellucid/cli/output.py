@@ -1,0 +1,35 @@
+"""How commands speak: text for people, JSON for programs, errors in one paragraph.
+
+Comes in: results. Goes out: lines on standard output and standard error. It does not know what they
+mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from typing import Any
+
+from pellucid.errors import Interrupted, PellucidError
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The flag that every command has."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def print_json(result: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def say_error(error: PellucidError, *, as_json: bool = False) -> None:
+    """One paragraph on standard error; as JSON on standard output where JSON was asked for."""
+    if as_json:
+        print_json({"error": type(error).__name__, "message": str(error)})
+    head = "stopped" if isinstance(error, Interrupted) else "error"
+    width = 96
+    text = textwrap.fill(f"{head}: {error}", width, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)

@@ -1,0 +1,116 @@
+"""`pellucid presets`: what there is to start from, and what it costs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from pellucid.cli.output import add_json, print_json
+from pellucid.config import Run, encode, run_from_table, run_to_toml
+from pellucid.counting import flops_per_token, memory, parameter_count, parameters
+from pellucid.presets import PRESETS, diff, find
+
+
+def add_to(verbs: Any) -> None:
+    """The verb, its four sub-verbs and their flags."""
+    parser = verbs.add_parser("presets", help="list, show, compare and count presets")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="what there is")
+    showing = actions.add_parser("show", help="one preset as TOML")
+    showing.add_argument("name", metavar="NAME")
+    comparing = actions.add_parser("diff", help="what two presets do not share")
+    comparing.add_argument("left", metavar="NAME")
+    comparing.add_argument("right", metavar="NAME")
+    counting = actions.add_parser("count", help="parameters, memory and FLOPs, by part")
+    counting.add_argument("name", metavar="NAME")
+    counting.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
+    calls = ((listing, _list), (showing, _show), (comparing, _diff), (counting, _count))
+    for action, call in calls:
+        add_json(action)
+        action.set_defaults(call=call)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    facts = {name: _size_of(run) for name, run in PRESETS.items()}
+    if arguments.json:
+        print_json(facts)
+        return
+    for name, run in PRESETS.items():
+        model = run.model
+        print(
+            f"{name:<12} {facts[name] or 'by tokenizer':>14}  {model.decoder.n_layers} layers of "
+            f"{model.d_model}, context {model.context_length}"
+        )
+
+
+def _size_of(run: Run) -> str | None:
+    return None if run.model.vocab_size is None else f"{parameter_count(run.model):,}"
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    run = find(arguments.name)
+    if arguments.json:
+        print_json(encode(run))
+    else:
+        print(run_to_toml(run), end="")
+
+
+def _diff(arguments: argparse.Namespace) -> None:
+    differences = diff(find(arguments.left), find(arguments.right))
+    if arguments.json:
+        print_json({path: list(values) for path, values in differences.items()})
+        return
+    _print_table(
+        ("", arguments.left, arguments.right),
+        [(path, str(left), str(right)) for path, (left, right) in differences.items()],
+    )
+
+
+def _count(arguments: argparse.Namespace) -> None:
+    run = run_from_table({"base": arguments.name}, find, arguments.set)
+    if run.model.vocab_size is None:
+        tokenizer = run.text.tokenizer
+        rows = getattr(tokenizer, "vocab_size", 258)
+        run = run_from_table(encode(run), find, [f"model.vocab_size={rows}"])
+    sequences = run.training.batch_size // run.training.accumulation
+    parts = parameters(run.model)
+    flops = flops_per_token(run.model)
+    bytes_needed = memory(run.model, run.optimiser, sequences=sequences, precision="float32")
+    if arguments.json:
+        print_json(
+            {
+                "parameters": parameter_count(run.model),
+                "parameters_by_part": {row.part: row.count for row in parts},
+                "flops_per_token": sum(row.forward + row.backward for row in flops),
+                "flops_by_part": {row.part: row.forward + row.backward for row in flops},
+                "memory_bytes": sum(row.n_bytes for row in bytes_needed),
+                "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
+            }
+        )
+        return
+    rows = [(row.part, f"{row.count:,}", row.formula) for row in parts]
+    rows.append(("total", f"{parameter_count(run.model):,}", ""))
+    _print_table(("parameters", "", ""), rows)
+    rows = [(row.part, f"{row.n_bytes / 1e6:,.1f} MB", row.formula) for row in bytes_needed]
+    rows.append(("total", f"{sum(row.n_bytes for row in bytes_needed) / 1e6:,.1f} MB", ""))
+    print()
+    _print_table((f"memory ({sequences} sequences, float32)", "", ""), rows)
+    rows = [
+        (row.part, f"{(row.forward + row.backward) / 1e6:,.2f} M", f"3 x ({row.formula})")
+        for row in flops
+    ]
+    rows.append(("total", f"{sum(row.forward + row.backward for row in flops) / 1e6:,.2f} M", ""))
+    print()
+    _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = [head, *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    for row in table:
+        cells = [
+            cell.rjust(width) if index and cell[:1].isdigit() else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,151 @@
+"""`pellucid train`: from text to a model, or on from where a run stopped."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output import add_json, print_json
+from pellucid.errors import ConfigError, Interrupted
+
+if TYPE_CHECKING:
+    from pellucid.runs import Run
+    from pellucid.training import Event
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "train",
+        help="train a model on text",
+        description="Train a model on text files or folders (or - for standard input). Without "
+        "any, on the documentation in Python's standard library.",
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="text files, folders, or -")
+    parser.add_argument("--preset", metavar="NAME", help="where to start from (default: nano)")
+    parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
+    parser.add_argument("--out", metavar="RUN", help="the run's folder (default: a new runs/...)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, metavar="N", help="train for N updates")
+    length.add_argument("--tokens", type=int, metavar="N", help="train on N tokens")
+    length.add_argument("--minutes", type=float, metavar="N", help="train for about N minutes")
+    parser.add_argument("--seed", type=int, metavar="S", help="of weights, order and dropout")
+    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--resume", metavar="RUN", help="go on from a run's latest checkpoint")
+    parser.add_argument(
+        "--allow-drift",
+        action="store_true",
+        help="resume even where this machine cannot compute bit for bit as before",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="any value of the config, such as model.decoder.n_layers=6",
+    )
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Train or resume; then say what came of it and what can be done with it."""
+    from pellucid import runs
+
+    result = _Result()
+    if arguments.resume is not None:
+        _refuse_with_resume(arguments)
+    try:
+        if arguments.resume is not None:
+            run = runs.resume(
+                arguments.resume,
+                observers=[result],
+                show=not arguments.json,
+                allow_drift=arguments.allow_drift,
+            )
+        else:
+            run = runs.train(
+                arguments.paths,
+                preset=arguments.preset or "nano",
+                config_file=arguments.config,
+                out=arguments.out,
+                steps=arguments.steps,
+                tokens=arguments.tokens,
+                minutes=arguments.minutes,
+                seed=arguments.seed,
+                device=arguments.device,
+                settings=arguments.set,
+                observers=[result],
+                show=not arguments.json,
+            )
+    except Interrupted as stop:
+        raise Interrupted(f"{stop}; go on with: {result.resume_command}") from None
+    if arguments.json:
+        print_json(result.facts | {"run": str(run.folder), "checkpoint": str(run.checkpoint)})
+    else:
+        _say_what_next(run, result)
+
+
+def _refuse_with_resume(arguments: argparse.Namespace) -> None:
+    names = ("preset", "config", "out", "steps", "tokens", "minutes", "seed", "device")
+    given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
+    given += ["--set"] if arguments.set else []
+    given += ["PATH"] if arguments.paths else []
+    if given:
+        raise ConfigError(
+            f"--resume takes everything from the run, so {', '.join(given)} cannot be given with "
+            "it: leave it out, or start a new run"
+        )
+
+
+class _Result:
+    """An observer that keeps the last word on each thing."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.resume_command = ""
+
+    def __call__(self, event: Event) -> None:
+        from pellucid.training import CheckpointSaved, Evaluated, Logged, Sampled
+
+        self.facts["step"] = event.step
+        match event:
+            case Logged():
+                self.facts |= {"train_loss_nats": event.losses[-1], "tokens": event.tokens}
+            case Evaluated():
+                self.facts |= {
+                    "held_out_loss_nats": event.loss_nats,
+                    "held_out_bits_per_byte": event.bits_per_byte,
+                }
+            case Sampled():
+                self.facts |= {"sentence": event.sentence, "continuation": event.continuation}
+            case CheckpointSaved():
+                folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
+                self.resume_command = f"pellucid train --resume {folder}"
+            case _:
+                pass
+
+
+def _say_what_next(run: Run, result: _Result) -> None:
+    from pellucid import runs
+    from pellucid.generation import Sampling
+
+    sentence = run.config.training.sentence
+    sampling = Sampling(max_new_tokens=160, temperature=0.7, top_k=50, seed=run.config.seed)
+    (sample,) = runs.generate(run, sentence, sampling)
+    bits = result.facts.get("held_out_bits_per_byte")
+    held_out = "" if bits is None else f": {bits:.4f} bits per byte on held-out text"
+    lines = [
+        "",
+        f"a sample, at temperature 0.7{held_out}",
+        "",
+        *(f"    {line}" for line in (sentence + sample.text).splitlines()),
+        "",
+        "what next",
+        f'    pellucid generate {run.folder} --prompt "{sentence}"',
+        f"    pellucid evaluate {run.folder} PATH",
+        f"    pellucid verify-resume {run.folder}",
+        f"    pellucid train --resume {run.folder}",
+    ]
+    print("\n".join(lines), file=sys.stdout)

@@ -1,0 +1,24 @@
+"""The resolved plan of a run: what this machine made of the choices that said "auto".
+
+Comes in: facts found at the start of a run. Goes out: a value that is written into the run folder
+and every checkpoint, so that a resumed run computes with the same arithmetic. It does not know how
+to find any of these facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What resume reuses (`total_steps` to `compile`) or must find again (the rest), by name."""
+
+    total_steps: int
+    threads: int
+    device: str
+    precision: Literal["float32", "bfloat16"]
+    compile: bool
+    device_name: str
+    torch_version: str

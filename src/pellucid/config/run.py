@@ -1,0 +1,64 @@
+"""A whole run as one value, and the file that holds it.
+
+Comes in: TOML text that may say `base = "nano"` and only what differs. Goes out: a `Run`. It does
+not know the presets themselves: it is handed a function that finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
+from pellucid.config.model import Transformer
+from pellucid.config.text import Text
+from pellucid.config.training import Objective, Optimiser, Schedule, Training
+from pellucid.errors import ConfigError
+from pellucid.version import FORMAT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything that decides what a run computes."""
+
+    seed: int
+    text: Text
+    model: Transformer
+    objective: Objective
+    optimiser: Optimiser
+    schedule: Schedule
+    training: Training
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed must be between 0 and 2^63 - 1, was {self.seed}")
+
+
+def run_to_toml(run: Run) -> str:
+    """The whole of a run as TOML: no base, nothing left implicit."""
+    return f"format = {FORMAT}\n" + to_toml(run)
+
+
+def run_from_table(
+    table: Table, find_base: Callable[[str], Run], assignments: Iterable[str] = ()
+) -> Run:
+    """The run that a table describes: its base, then what it says itself, then each `--set`.
+
+    Raises:
+        ConfigError: an unknown base, key or kind, or a value of the wrong type or range.
+    """
+    table = dict(table)
+    written = table.pop("format", FORMAT)
+    if written != FORMAT:
+        raise ConfigError(
+            f"format: this config has format {written!r}, this version of pellucid reads format "
+            f"{FORMAT}: use the version that wrote it, or start from a preset"
+        )
+    base = table.pop("base", None)
+    if base is not None:
+        if not isinstance(base, str):
+            raise ConfigError(f"base: expected the name of a preset, was {base!r}")
+        table = overlay(encode(find_base(base)), table)
+    for text in assignments:
+        table = overlay(table, assignment(text))
+    return decode(Run, table, "")

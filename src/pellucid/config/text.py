@@ -1,0 +1,71 @@
+"""Where the text comes from, how it is cut into tokens, and what is held out.
+
+Comes in: choices. Goes out: values that `pellucid.text.assemble` turns into documents and a
+tokenizer. It does not know how to read or encode anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pellucid.config.checks import at_least
+from pellucid.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandardLibrary:
+    """The docstrings of Python's standard library: real English that is already there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Plain text files, folders of them, or "-" for standard input."""
+
+    paths: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise ConfigError("paths must name at least one file or folder")
+
+
+Corpus = StandardLibrary | Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bytes:
+    """One token per UTF-8 byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Characters:
+    """One token per character that occurs in the training text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytePairs:
+    """Byte-level BPE: the most frequent pairs of bytes merged until `vocab_size` is reached."""
+
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        # 256 bytes and the two tokens that begin and end a text
+        at_least("vocab_size", self.vocab_size, 258)
+
+
+Tokenizer = Bytes | Characters | BytePairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A corpus, its tokenizer, and the share of its bytes kept out of training."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    held_out: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out <= 0.5:
+            raise ConfigError(
+                f"held_out must be greater than 0 and at most 0.5, was {self.held_out}: "
+                "without held-out text nobody can tell learning from memorising"
+            )

@@ -1,0 +1,7 @@
+"""Events of a run in; a live panel, or plain lines, out. Knows no torch and no model."""
+
+from pellucid.display.choose import display_for
+from pellucid.display.panel import Panel
+from pellucid.display.plain import PlainLines
+
+__all__ = ["Panel", "PlainLines", "display_for"]

@@ -1,0 +1,36 @@
+"""A curve in braille: each character is a cell of 2 by 4 dots.
+
+Comes in: values in order. Goes out: lines of text. It does not know what the values are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_BLANK = 0x2800
+#: The bit of the dot at (row, column) of a cell.
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+
+def braille(values: Sequence[float], columns: int, rows: int) -> list[str]:
+    """The values from left to right, the smallest at the bottom; each dot column is a mean."""
+    values = [value for value in values if math.isfinite(value)]
+    cells = [[_BLANK] * columns for _ in range(rows)]
+    if values:
+        width = min(len(values), 2 * columns)
+        heights = [
+            _mean(values, i * len(values) // width, (i + 1) * len(values) // width)
+            for i in range(width)
+        ]
+        low, high = min(heights), max(heights)
+        span = (high - low) or 1.0
+        for x, height in enumerate(heights):
+            y = round((high - height) / span * (4 * rows - 1))
+            cells[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
+    return ["".join(map(chr, row)) for row in cells]
+
+
+def _mean(values: Sequence[float], start: int, end: int) -> float:
+    part = values[start : max(end, start + 1)]
+    return sum(part) / len(part)

@@ -1,0 +1,60 @@
+"""Everything pellucid refuses, as one tree, and the one table of exit codes.
+
+    PellucidError                 bad input: says what was given, what was expected, what to do
+    ├── ConfigError               a config key, kind or value
+    ├── TextError                 a corpus, its encoding, a tokenizer
+    ├── CheckpointError           a damaged, foreign or missing checkpoint
+    ├── RunError                  a run folder: missing, in use, or of another plan
+    ├── NonFiniteError            training met a value that is not finite, and stopped
+    └── Interrupted               the user stopped the run; it is saved
+
+Comes in: a message of one paragraph. Goes out: an exception whose `exit_code` the command line
+returns. Knows nothing of what went wrong.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a `pellucid` command returns to the shell."""
+
+    DONE = 0
+    BAD_INPUT = 2
+    NON_FINITE = 3
+    INTERRUPTED = 130
+
+
+class PellucidError(Exception):
+    """Something was refused; the message is one paragraph a user can act on."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class ConfigError(PellucidError):
+    """A config key, kind or value that cannot be used."""
+
+
+class TextError(PellucidError):
+    """A corpus or a tokenizer that cannot be used."""
+
+
+class CheckpointError(PellucidError):
+    """A checkpoint that is damaged, missing, or of an unknown format."""
+
+
+class RunError(PellucidError):
+    """A run folder that is missing, in use, or cannot be continued as it was."""
+
+
+class NonFiniteError(PellucidError):
+    """A loss or gradient was not finite; the run stopped and its state was set aside."""
+
+    exit_code = ExitCode.NON_FINITE
+
+
+class Interrupted(PellucidError):  # noqa: N818  an event, not an error
+    """The user stopped the run; what was done is saved."""
+
+    exit_code = ExitCode.INTERRUPTED

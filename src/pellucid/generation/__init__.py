@@ -1,0 +1,6 @@
+"""A model and a prompt in, text out. Knows nothing of training."""
+
+from pellucid.generation.generate import Continuation, continue_ids, generate, stream
+from pellucid.generation.sampling import Sampling, choose
+
+__all__ = ["Continuation", "Sampling", "choose", "continue_ids", "generate", "stream"]

@@ -1,0 +1,68 @@
+"""How the next token is chosen from its distribution.
+
+Comes in: logits and a uniform random number per row. Goes out: token ids. It does not know the
+model, and draws nothing by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.errors import ConfigError
+from pellucid.maths import keep_top_k, keep_top_p
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to choose, for how long, and when to stop.
+
+    Temperature 0 is greedy. `top_k` and `top_p` are applied after the temperature, in that order.
+    """
+
+    max_new_tokens: int = 200
+    temperature: float = 0.8
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("max_new_tokens", self.max_new_tokens >= 1, "at least 1"),
+            ("temperature", self.temperature >= 0, "at least 0 (0 is greedy)"),
+            ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
+            ("top_p", self.top_p is None or 0 < self.top_p <= 1, "in (0, 1]"),
+            ("seed", 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
+            ("stop", all(self.stop), "texts that are not empty"),
+        )
+        for name, holds, allowed in checks:
+            if not holds:
+                raise ConfigError(f"{name} must be {allowed}, was {getattr(self, name)}")
+
+
+def distribution(
+    logits: Float[Tensor, "rows vocab"], sampling: Sampling
+) -> Float[Tensor, "rows vocab"]:
+    """The probabilities from which the next token is drawn; needs a temperature above 0."""
+    logits = logits.double() / sampling.temperature
+    if sampling.top_k is not None:
+        logits = keep_top_k(logits, sampling.top_k)
+    if sampling.top_p is not None:
+        logits = keep_top_p(logits, sampling.top_p)
+    return torch.softmax(logits, dim=-1)
+
+
+def choose(
+    logits: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], sampling: Sampling
+) -> Int[Tensor, " rows"]:
+    """The token where the cumulative distribution passes the row's uniform number in [0, 1)."""
+    if sampling.temperature == 0:
+        return logits.argmax(dim=-1)
+    cumulative = distribution(logits, sampling).cumsum(dim=-1)
+    # scaled by the total, so that rounding cannot leave the last interval short
+    reach = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, reach, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)

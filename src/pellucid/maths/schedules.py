@@ -1,0 +1,58 @@
+"""Learning-rate schedules: the share of the peak learning rate at a step.
+
+Comes in: the step (from 0), the number of warm-up steps, the number of all steps. Goes out: a
+factor in [0, 1]. It does not know any optimiser.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def _warm_up(step: int, warm_up: int) -> float | None:
+    return step / warm_up if step < warm_up else None
+
+
+def _progress(step: int, start: int, end: int) -> float:
+    """How far `step` is from `start` to `end`, in [0, 1]."""
+    return min(1.0, (step - start) / max(1, end - start))
+
+
+def constant(step: int, *, warm_up: int) -> float:
+    """A straight line from 0 to 1 over `warm_up` steps, then 1."""
+    rising = _warm_up(step, warm_up)
+    return 1.0 if rising is None else rising
+
+
+def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
+    """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it."""
+    rising = _warm_up(step, warm_up)
+    if rising is not None:
+        return rising
+    return 1 + (final - 1) * _progress(step, warm_up, total)
+
+
+def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
+    """Warm-up, then half a cosine from 1 down to `final` at `total`, and `final` after it.
+
+    final + (1 - final) (1 + cos(pi t)) / 2, t from 0 to 1 after the warm-up
+
+    Source:
+        Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", eq. 5.
+    """
+    rising = _warm_up(step, warm_up)
+    if rising is not None:
+        return rising
+    return final + (1 - final) * (1 + math.cos(math.pi * _progress(step, warm_up, total))) / 2
+
+
+def warm_up_stable_decay(step: int, *, warm_up: int, decay: int, total: int, final: float) -> float:
+    """Warm-up, a plateau at 1, then a straight line to `final` over the last `decay` steps.
+
+    Source:
+        Hu et al. 2024, "MiniCPM", section 4.2.
+    """
+    rising = _warm_up(step, warm_up)
+    if rising is not None:
+        return rising
+    return 1 + (final - 1) * max(0.0, _progress(step, total - decay, total))

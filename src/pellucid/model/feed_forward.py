@@ -1,0 +1,73 @@
+"""Feed-forward layers: each token by itself, widened, bent, and narrowed again.
+
+Comes in: (batch, time, d_model). Goes out: the same shape. They know no other token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Activate = Callable[[Tensor], Tensor]
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """max(x, 0)^2. Source: So et al. 2021, "Primer", section 3."""
+    return F.relu(x).square()
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x), with the error function. Source: Hendrycks and Gimpel 2016, section 2."""
+    return F.gelu(x)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU as GPT-2 computes it, with tanh for Phi."""
+    return F.gelu(x, approximate="tanh")
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return torch.relu(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x sigmoid(x)."""
+    return F.silu(x)
+
+
+class MLP(nn.Module):
+    """down(activation(up(x)))."""
+
+    def __init__(self, *, d_model: int, d_ff: int, activation: Activate, bias: bool) -> None:
+        super().__init__()
+        self.activation = activation
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """What each token makes of itself."""
+        return self.down(self.activation(self.up(x)))
+
+
+class GatedMLP(nn.Module):
+    """down(activation(gate(x)) * up(x)); with SiLU this is SwiGLU.
+
+    Source:
+        Shazeer 2020, "GLU Variants Improve Transformer", eq. 6.
+    """
+
+    def __init__(self, *, d_model: int, d_ff: int, activation: Activate, bias: bool) -> None:
+        super().__init__()
+        self.activation = activation
+        self.gate = nn.Linear(d_model, d_ff, bias=bias)
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """What each token makes of itself, through a gate of its own."""
+        return self.down(self.activation(self.gate(x)) * self.up(x))

@@ -1,0 +1,43 @@
+"""How a model's weights start.
+
+Comes in: a built model and plain numbers. Goes out: the same model, its weights drawn from a given
+generator. It does not know the data or the optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from pellucid.model.transformer import Transformer
+from pellucid.typed import named_modules
+
+#: The standard deviation of a matrix, from its numbers of inputs and outputs.
+Std = Callable[[int, int], float]
+
+
+def initialise(
+    model: Transformer,
+    *,
+    weights: Std,
+    embedding_std: float,
+    output_scale: float,
+    generator: torch.Generator,
+) -> None:
+    """Draw every matrix; zero every bias; leave the norms' gains at one.
+
+    `output_scale` multiplies the standard deviation of the projections that write to the residual
+    stream (`attention.output`, `feed_forward.down`).
+    """
+    with torch.no_grad():
+        for name, module in named_modules(model).items():
+            if isinstance(module, nn.Embedding):
+                module.weight.normal_(0.0, embedding_std, generator=generator)
+            elif isinstance(module, nn.Linear):
+                scale = output_scale if name.endswith(("attention.output", ".down")) else 1.0
+                std = weights(module.in_features, module.out_features) * scale
+                module.weight.normal_(0.0, std, generator=generator)
+                if module.bias is not None:  # pyright: ignore[reportUnnecessaryComparison]
+                    module.bias.zero_()

@@ -1,0 +1,136 @@
+"""Linear head and cross-entropy in one, in chunks, so that the whole logits matrix never exists.
+
+Comes in: hidden states, the head's matrix, targets. Goes out: the loss in float32, and per token
+its loss and log Z. It does not know the model, nor what the tokens mean.
+
+A vocabulary of 50,000 and 2,048 tokens make 400 MB of logits, as much again for their gradient.
+Here a chunk of rows is scored, turned into p - y, and folded into both gradients at once while it
+is at hand; the backward pass only scales what is already there. Three matrix products, as ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.batches import IGNORED
+from pellucid.typed import apply_function
+
+#: Logits alive at a time (about 64 MB in float32); chunks of fewer rows starve the matrix product.
+_CHUNK_LOGITS = 2**24
+_LEAST_ROWS = 256
+
+
+class LinearCrossEntropy(NamedTuple):
+    """The scalar to minimise, and what it is made of: per token, without gradient, in float32."""
+
+    loss: Float[Tensor, ""]
+    token_losses: Float[Tensor, " tokens"]
+    log_z: Float[Tensor, " tokens"]
+
+
+def linear_cross_entropy(
+    hidden: Float[Tensor, "tokens d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    targets: Int[Tensor, " tokens"],
+    *,
+    divisor: float,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LinearCrossEntropy:
+    """The cross-entropy of `hidden @ weight.T` against `targets`, summed and divided by `divisor`.
+
+    loss = sum_t [ -sum_i y_i log p_i + z_loss (log Z)^2 ] / divisor,  y = (1 - s) onehot + s / V
+
+    Positions whose target is `IGNORED` add nothing, and get a token loss of 0 and a gradient of
+    exactly 0. Under autocast the matrix products are taken in its dtype; the softmax, the losses
+    and their sum are float32 always. `token_losses` are the plain -log p of the target, whatever
+    the smoothing.
+
+    Units:
+        Nats.
+    Gradient:
+        By the logits (p (1 + 2 z_loss log Z) - y) / divisor; by `hidden` that times W; by W its
+        transpose times `hidden`.
+    See also:
+        `pellucid.maths.cross_entropy`, against which it is tested.
+    """
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    with torch.autocast(device, enabled=False):
+        outputs = apply_function(
+            _Function, hidden.to(dtype), weight, targets, divisor, label_smoothing, z_loss
+        )
+    return LinearCrossEntropy(*outputs)
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        divisor: float,
+        label_smoothing: float,
+        z_loss: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        by_hidden, by_weight = ctx.needs_input_grad[:2]
+        matrix = weight.to(hidden.dtype)
+        wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        n, vocab = hidden.shape[0], weight.shape[0]
+        token_losses = torch.zeros(n, dtype=wide, device=hidden.device)
+        log_z = torch.zeros_like(token_losses)
+        penalty = torch.zeros((), dtype=wide, device=hidden.device)
+        grad_hidden = torch.empty_like(hidden) if by_hidden else None
+        # The sum over chunks is kept wide: bf16 would forget the small addends.
+        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        rows = max(_LEAST_ROWS, _CHUNK_LOGITS // vocab)
+        for start in range(0, n, rows):
+            part = slice(start, min(start + rows, n))
+            here = hidden[part]
+            logits = F.linear(here, matrix).to(wide)
+            seen = (targets[part] != IGNORED).to(wide)
+            index = targets[part].clamp(min=0)[:, None]
+            z = torch.logsumexp(logits, dim=-1)
+            score = logits.gather(1, index)[:, 0]
+            token_losses[part] = (z - score) * seen
+            log_z[part] = z
+            if label_smoothing or z_loss:
+                smooth = label_smoothing * (score - logits.mean(-1)) + z_loss * z.square()
+                penalty += (smooth * seen).sum()
+            if not (by_hidden or by_weight):
+                continue
+            # p - y, written over the logits
+            errors = logits.sub_(z[:, None]).exp_()
+            if z_loss:
+                errors.mul_(1 + 2 * z_loss * z[:, None])
+            if label_smoothing:
+                errors.sub_(label_smoothing / vocab)
+            hit = torch.full_like(index, label_smoothing - 1, dtype=wide)
+            errors.scatter_add_(1, index, hit).mul_((seen / divisor)[:, None])
+            narrow = errors.to(hidden.dtype)
+            if grad_hidden is not None:
+                torch.mm(narrow, matrix, out=grad_hidden[part])
+            if by_weight:
+                grad_weight += narrow.t() @ here
+        ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype) if by_weight else None)
+        ctx.mark_non_differentiable(token_losses, log_z)
+        return (token_losses.sum() + penalty) / divisor, token_losses, log_z
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        by_hidden, by_weight = cast("tuple[Tensor | None, Tensor | None]", ctx.saved_tensors)
+        scale = grads[0]
+        return (
+            None if by_hidden is None else by_hidden * scale.to(by_hidden.dtype),
+            None if by_weight is None else by_weight * scale.to(by_weight.dtype),
+            None,
+            None,
+            None,
+            None,
+        )

@@ -1,0 +1,43 @@
+"""Predict each token from those before it.
+
+Comes in: a model and a batch whose targets are its ids, one place on. Goes out: nats per token. It
+does not know how the batch was cut from the text.
+"""
+
+from __future__ import annotations
+
+from pellucid.batches import LanguageModel, Loss, TokenBatch
+from pellucid.objectives.linear_cross_entropy import linear_cross_entropy
+
+
+class NextToken:
+    """-sum_t log p(x_t+1 | x_1 ... x_t) / tokens, with optional label smoothing and z-loss.
+
+    Source:
+        Bengio et al. 2003, "A Neural Probabilistic Language Model", eq. 1.
+    See also:
+        `pellucid.maths.cross_entropy`.
+    """
+
+    def __init__(self, *, label_smoothing: float = 0.0, z_loss: float = 0.0) -> None:
+        self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
+
+    def __call__(self, model: LanguageModel, batch: TokenBatch, n_supervised: int) -> Loss:
+        """The batch's share of the mean over `n_supervised` tokens; parts: `loss_nats`, `log_z`.
+
+        `loss_nats` is the plain cross-entropy, comparable whatever the smoothing and penalty.
+        """
+        result = linear_cross_entropy(
+            model.hidden_states(batch.ids).flatten(0, 1),
+            model.head_weight,
+            batch.targets.flatten(),
+            divisor=n_supervised,
+            label_smoothing=self.label_smoothing,
+            z_loss=self.z_loss,
+        )
+        parts = {
+            "loss_nats": result.token_losses.sum() / n_supervised,
+            "log_z": result.log_z.mean() * (batch.n_supervised / n_supervised),
+        }
+        return Loss(total=result.loss, parts=parts)

@@ -1,0 +1,22 @@
+"""Optimisers and schedules: parameters with gradients in, updated parameters out.
+
+They know names and shapes, not losses and not models.
+"""
+
+from pellucid.optim.assemble import assemble_optimiser, assemble_schedule
+from pellucid.optim.clipping import Gate, gate
+from pellucid.optim.grouping import Group, Groups, group
+from pellucid.optim.muon import Muon
+from pellucid.optim.optimiser import Optimiser
+
+__all__ = [
+    "Gate",
+    "Group",
+    "Groups",
+    "Muon",
+    "Optimiser",
+    "assemble_optimiser",
+    "assemble_schedule",
+    "gate",
+    "group",
+]

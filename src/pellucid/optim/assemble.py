@@ -1,0 +1,107 @@
+"""The one door from a config to an optimiser and a schedule.
+
+Comes in: a `config.Optimiser` or `config.Schedule`, and named parameters. Goes out: an `Optimiser`,
+or a function of the step. No other file of this room reads a config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import assert_never
+
+import torch
+from torch import nn
+
+from pellucid import config
+from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
+from pellucid.optim.grouping import Group, group
+from pellucid.optim.muon import Muon
+from pellucid.optim.optimiser import Optimiser
+
+
+def assemble_optimiser(
+    optimiser: config.Optimiser, named: Iterable[tuple[str, nn.Parameter]]
+) -> Optimiser:
+    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters."""
+    names = dict(named)
+    groups = group(names.items())
+    match optimiser:
+        case config.AdamW():
+            parts = [_adamw(optimiser, groups.every)]
+        case config.Adam():
+            parts = [
+                torch.optim.Adam(
+                    _decaying(groups.every, optimiser.l2),
+                    lr=optimiser.learning_rate,
+                    betas=optimiser.betas,
+                    eps=optimiser.eps,
+                    fused=True,
+                )
+            ]
+        case config.SGD():
+            parts = [
+                torch.optim.SGD(
+                    _decaying(groups.every, optimiser.l2),
+                    lr=optimiser.learning_rate,
+                    momentum=optimiser.momentum,
+                    fused=True,
+                )
+            ]
+        case config.Muon():
+            muon = Muon(
+                groups.hidden.parameters.values(),
+                lr=optimiser.learning_rate,
+                momentum=optimiser.momentum,
+                weight_decay=optimiser.weight_decay,
+                newton_schulz_steps=optimiser.newton_schulz_steps,
+            )
+            parts = [muon, _adamw(optimiser.rest, [groups.embeddings, groups.vectors])]
+        case _:
+            assert_never(optimiser)
+    return Optimiser(parts, names, groups.every)
+
+
+def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        _decaying(groups, adamw.weight_decay),
+        lr=adamw.learning_rate,
+        betas=adamw.betas,
+        eps=adamw.eps,
+        fused=True,
+    )
+
+
+def _decaying(groups: Iterable[Group], decay: float) -> list[dict[str, object]]:
+    return [
+        {"params": list(group.parameters.values()), "weight_decay": decay if group.decays else 0.0}
+        for group in groups
+        if group.parameters
+    ]
+
+
+def assemble_schedule(schedule: config.Schedule, *, total: int) -> Callable[[int], float]:
+    """The learning-rate factor of the step (from 0) among `total` steps.
+
+    Config says shares of the whole; steps are rounded here. The first update of a warm-up is not
+    wasted on a rate of zero: step 0 stands one past the foot of the line.
+    """
+    warm_up = round(schedule.warm_up * total)
+    match schedule:
+        case config.Constant():
+            factor = partial(constant, warm_up=warm_up)
+        case config.Linear(final=final):
+            factor = partial(linear, warm_up=warm_up, total=total, final=final)
+        case config.Cosine(final=final):
+            factor = partial(cosine, warm_up=warm_up, total=total, final=final)
+        case config.WarmUpStableDecay(final=final):
+            factor = partial(
+                warm_up_stable_decay,
+                warm_up=warm_up,
+                decay=max(1, round(schedule.decay * total)),
+                total=total,
+                final=final,
+            )
+        case _:
+            assert_never(schedule)
+    return lambda step: factor(step + 1)

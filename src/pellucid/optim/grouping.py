@@ -1,0 +1,66 @@
+"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape.
+
+Comes in: names and parameters. Goes out: groups with a reason each, for the optimiser and for the
+person who reads what will be run. It does not know modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters that are updated alike, by name."""
+
+    what: str
+    decays: bool
+    parameters: dict[str, nn.Parameter]
+
+    @property
+    def count(self) -> int:
+        """How many numbers are in the group."""
+        return sum(parameter.numel() for parameter in self.parameters.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The three groups of a model's parameters; a group may be empty."""
+
+    hidden: Group
+    embeddings: Group
+    vectors: Group
+
+    @property
+    def every(self) -> tuple[Group, Group, Group]:
+        """All three, hidden matrices first."""
+        return self.hidden, self.embeddings, self.vectors
+
+
+def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
+    """Split trainable parameters into hidden matrices, embeddings with the head, and vectors.
+
+    Matrices shrink under weight decay; gains and biases do not: their scale is their meaning.
+    Embeddings and the head are matrices by shape, but each row is a token's own vector: they decay,
+    and are never orthogonalised.
+    """
+    hidden: dict[str, nn.Parameter] = {}
+    embeddings: dict[str, nn.Parameter] = {}
+    vectors: dict[str, nn.Parameter] = {}
+    for name, parameter in named:
+        if not parameter.requires_grad:
+            continue
+        if parameter.ndim < 2:
+            vectors[name] = parameter
+        elif "embedding" in name or name.startswith("head."):
+            embeddings[name] = parameter
+        else:
+            hidden[name] = parameter
+    return Groups(
+        hidden=Group("hidden matrices", True, hidden),
+        embeddings=Group("embeddings and head", True, embeddings),
+        vectors=Group("gains and biases", False, vectors),
+    )

@@ -1,0 +1,83 @@
+"""Muon: momentum whose every singular value is brought near one, for hidden matrices.
+
+Comes in: matrices with gradients. Goes out: updated matrices. It does not know which layer a matrix
+belongs to. Matrices of one shape are orthogonalised together, in one batch of products.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.maths import newton_schulz
+
+
+class Muon(torch.optim.Optimizer):
+    """m <- mu m + g;  w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) NS(g + mu m).
+
+    NS is `pellucid.maths.newton_schulz`; g + mu m is Nesterov's look-ahead. The root makes the
+    update of a tall matrix as large, seen from its outputs, as that of a square one.
+
+    Source:
+        Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks".
+    """
+
+    grad_scale: Tensor | None = None
+    found_inf: Tensor | None = None
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        newton_schulz_steps: int,
+    ) -> None:
+        self.newton_schulz_steps = newton_schulz_steps
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One update of every matrix that has a gradient."""
+        for options in self.param_groups:
+            by_shape: defaultdict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            for parameter in options["params"]:
+                if parameter.grad is not None:
+                    by_shape[parameter.shape].append(parameter)
+            for alike in by_shape.values():
+                self._step_alike(alike, options)
+
+    def _step_alike(self, matrices: list[nn.Parameter], options: dict[str, Any]) -> None:
+        mu, lr = options["momentum"], options["lr"]
+        buffers = [self._buffer(matrix) for matrix in matrices]
+        grads = torch.stack([m.grad for m in matrices if m.grad is not None])
+        if self.grad_scale is not None:
+            grads = grads / self.grad_scale
+        momentum = torch.stack(buffers) * mu + grads
+        ahead = grads + mu * momentum
+        # bf16 is enough: singular values are only brought near one, not resolved
+        narrow = ahead.bfloat16() if ahead.dtype == torch.float32 else ahead
+        update: Tensor = newton_schulz(narrow, steps=self.newton_schulz_steps).to(ahead.dtype)
+        rows, columns = matrices[0].shape
+        rate = lr * max(1.0, rows / columns) ** 0.5
+        weights = torch.stack(tuple(matrices))
+        moved = weights * (1 - lr * options["weight_decay"]) - rate * update
+        if self.found_inf is not None:
+            # where and not times: nan times zero is nan
+            skip = self.found_inf > 0
+            moved = torch.where(skip, weights, moved)
+            momentum = torch.where(skip, torch.stack(buffers), momentum)
+        for matrix, buffer, new, kept in zip(matrices, buffers, moved, momentum, strict=True):
+            matrix.copy_(new)
+            buffer.copy_(kept)
+
+    def _buffer(self, matrix: nn.Parameter) -> Tensor:
+        state = self.state[matrix]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(matrix)
+        return state["momentum"]

@@ -1,0 +1,90 @@
+"""What the training loop calls an optimiser: one or several of torch's behind one step.
+
+Comes in: named parameters with gradients, a gate, a learning-rate factor. Goes out: an updated
+model, and the optimiser's state as named tensors. It does not know what is being trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.errors import CheckpointError
+from pellucid.optim.clipping import Gate
+from pellucid.optim.grouping import Group
+
+
+class Optimiser:
+    """Several `torch.optim` optimisers, stepped together; each keeps its own peak learning rate."""
+
+    def __init__(
+        self,
+        parts: Sequence[torch.optim.Optimizer],
+        names: Mapping[str, nn.Parameter],
+        groups: Sequence[Group],
+    ) -> None:
+        self.parts = tuple(parts)
+        self.groups = tuple(groups)
+        self._names = dict(names)
+        self._peaks = [[float(options["lr"]) for options in part.param_groups] for part in parts]
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the first group, as it stands."""
+        return float(self.parts[0].param_groups[0]["lr"])
+
+    def step(self, gate: Gate, factor: float) -> None:
+        """One update at `factor` times the peak learning rates; clipped and gated on the device."""
+        for part, peaks in zip(self.parts, self._peaks, strict=True):
+            for options, peak in zip(part.param_groups, peaks, strict=True):
+                options["lr"] = peak * factor
+            # The protocol by which torch's GradScaler talks to fused optimisers: gradients are
+            # divided by grad_scale and the step is skipped where found_inf is 1, in the kernel.
+            fused = cast("Any", part)
+            fused.grad_scale, fused.found_inf = gate.divisor, gate.blocked
+            part.step()
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients there are, in the order of the parameters."""
+        return [p.grad for p in self._names.values() if p.grad is not None]
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self._names.values():
+            parameter.grad = None
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Everything the optimiser remembers, as `parameter name::what` -> tensor."""
+        return {
+            f"{name}::{key}": value
+            for part in self.parts
+            for name, parameter in self._names.items()
+            if parameter in part.state
+            for key, value in cast("dict[str, Tensor]", part.state[parameter]).items()
+        }
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `state_tensors` gave.
+
+        Raises:
+            CheckpointError: a state belongs to no parameter of this model.
+        """
+        owners = {
+            parameter: part
+            for part in self.parts
+            for options in part.param_groups
+            for parameter in cast("list[nn.Parameter]", options["params"])
+        }
+        for full, value in tensors.items():
+            name, _, key = full.partition("::")
+            if name not in self._names:
+                raise CheckpointError(
+                    f"the optimiser's state names {name!r}, which the model does not have: "
+                    "the checkpoint belongs to another model"
+                )
+            parameter = self._names[name]
+            # step counters of fused optimisers live with their parameter, moments too
+            owners[parameter].state[parameter][key] = value.to(parameter.device)

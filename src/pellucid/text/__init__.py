@@ -1,0 +1,27 @@
+"""Bytes on disk in; documents, token ids and batches out. Knows no model and no loss."""
+
+from pellucid.text.assemble import assemble_documents, assemble_tokenizer
+from pellucid.text.documents import Document
+from pellucid.text.files import documents_from
+from pellucid.text.order import Order, windows
+from pellucid.text.shards import PreparedText, Shard, open_prepared, prepare
+from pellucid.text.split import Split, split
+from pellucid.text.standard_library import standard_library_docs
+from pellucid.text.tokenizers import Tokenizer
+
+__all__ = [
+    "Document",
+    "Order",
+    "PreparedText",
+    "Shard",
+    "Split",
+    "Tokenizer",
+    "assemble_documents",
+    "assemble_tokenizer",
+    "documents_from",
+    "open_prepared",
+    "prepare",
+    "split",
+    "standard_library_docs",
+    "windows",
+]

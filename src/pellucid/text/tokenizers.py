@@ -1,0 +1,146 @@
+"""Text cut into tokens and put together again, through the library `tokenizers`.
+
+Comes in: text. Goes out: token ids, and back. It does not know batches or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy.typing as npt
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from pellucid.errors import TextError
+
+BEGIN = "<|begin_of_text|>"
+END = "<|end_of_text|>"
+UNKNOWN = "<|unknown|>"
+
+
+class Tokenizer:
+    """A tokenizer with explicit tokens for the begin and the end of a text."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        begin, end = inner.token_to_id(BEGIN), inner.token_to_id(END)
+        if begin is None or end is None:
+            raise TextError(
+                f"the tokenizer has no {BEGIN} or no {END} token: train one with pellucid, or add "
+                "both to its vocabulary"
+            )
+        # a text that spells a special token is text, not a command
+        inner.encode_special_tokens = True
+        self._inner = inner
+        self.begin_id: int = begin
+        self.end_id: int = end
+        self.unknown_id: int | None = inner.token_to_id(UNKNOWN)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens, special ones included."""
+        return self._inner.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without begin or end."""
+        return self._inner.encode(text, add_special_tokens=False).ids
+
+    def encode_document(self, text: str) -> list[int]:
+        """The ids of a whole text: begin, its tokens, end."""
+        return [self.begin_id, *self.encode(text), self.end_id]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; special tokens have none."""
+        return self._inner.decode(list(ids), skip_special_tokens=True)
+
+    def stream(self) -> Callable[[int], str]:
+        """A function that takes one id after another and gives the text that became whole.
+
+        A character whose bytes are spread over several tokens comes with the last of them.
+        """
+        decoding = decoders.DecodeStream(skip_special_tokens=True)
+        return lambda token_id: decoding.step(self._inner, token_id) or ""
+
+    def token(self, token_id: int) -> str:
+        """What one id stands for, as text; special tokens by their name."""
+        if token_id in (self.begin_id, self.end_id, self.unknown_id):
+            return str(self._inner.id_to_token(token_id))
+        return self.decode([token_id])
+
+    def save(self, path: Path) -> None:
+        """Write `tokenizer.json`."""
+        path.write_text(self.to_json(), encoding="utf-8")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return self._inner.to_str(pretty=True)
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Read a `tokenizer.json`.
+
+        Raises:
+            TextError: the file is missing or is not a tokenizer.
+        """
+        try:
+            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise TextError(f"{path} does not exist: a run's folder holds it") from None
+        except TextError:
+            raise
+        except Exception as error:  # the library raises bare Exception
+            raise TextError(f"{path} is not a tokenizer: {error}") from None
+
+
+def train_bytes() -> Tokenizer:
+    """One token per byte: nothing to train, and no text is unknown."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    inner.decoder = decoders.ByteLevel()
+    return Tokenizer(_with_special(inner, BEGIN, END))
+
+
+def train_byte_pairs(texts: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Byte-level BPE of at most `vocab_size` tokens; no text is unknown.
+
+    Source:
+        Sennrich, Haddow and Birch 2016, "Neural Machine Translation of Rare Words with Subword
+        Units", algorithm 1; over bytes as in Radford et al. 2019, section 2.2.
+    """
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[BEGIN, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts, trainer)
+    return Tokenizer(inner)
+
+
+def train_characters(texts: Iterable[str]) -> Tokenizer:
+    """One token per character that occurs in `texts`; any other becomes the unknown token."""
+    characters = sorted({character for text in texts for character in text})
+    vocabulary = {token: index for index, token in enumerate((BEGIN, END, UNKNOWN, *characters))}
+    # The library's WordLevel would need a pre-tokenizer call per character; a BPE without merges
+    # is the same thing, and falls back to the unknown token character by character.
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
+    inner.decoder = decoders.Fuse()
+    return Tokenizer(_with_special(inner, BEGIN, END, UNKNOWN))
+
+
+def _with_special(inner: tokenizers.Tokenizer, *tokens: str) -> tokenizers.Tokenizer:
+    cast("Any", inner).add_special_tokens(list(tokens))
+    return inner
+
+
+def unknown_share(tokenizer: Tokenizer, ids: npt.NDArray[Any]) -> float:
+    """Which share of `ids` the tokenizer could not spell."""
+    if tokenizer.unknown_id is None or ids.size == 0:
+        return 0.0
+    return float((ids == tokenizer.unknown_id).mean())

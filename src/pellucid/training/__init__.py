@@ -1,0 +1,48 @@
+"""The loop: built parts in, a trained state and events out. It does not know who listens."""
+
+from pellucid.training.events import (
+    CheckpointSaved,
+    Evaluated,
+    Event,
+    Finished,
+    Interrupted,
+    Logged,
+    Observer,
+    Resumed,
+    Sampled,
+    Started,
+    StepFinished,
+    StoppedNonFinite,
+    from_record,
+    to_record,
+)
+from pellucid.training.interrupts import Interrupts
+from pellucid.training.loop import Job, Progress, train
+from pellucid.training.randomness import restore_generators
+from pellucid.training.step import Precision, accumulate, autocast, to_device
+
+__all__ = [
+    "CheckpointSaved",
+    "Evaluated",
+    "Event",
+    "Finished",
+    "Interrupted",
+    "Interrupts",
+    "Job",
+    "Logged",
+    "Observer",
+    "Precision",
+    "Progress",
+    "Resumed",
+    "Sampled",
+    "Started",
+    "StepFinished",
+    "StoppedNonFinite",
+    "accumulate",
+    "autocast",
+    "from_record",
+    "restore_generators",
+    "to_device",
+    "to_record",
+    "train",
+]

@@ -1,0 +1,184 @@
+"""What happens in a run, as frozen values; and their form in `metrics.jsonl`.
+
+Comes in: facts. Goes out: events, records, and events again. They do not know who listens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What will be run; `facts` are lines for a person, in order."""
+
+    step: int
+    total_steps: int
+    name: str
+    guessing_nats: float
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """The run goes on from a checkpoint, after `step` steps."""
+
+    step: int
+    total_steps: int
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """One update is done. Its numbers are still on the device: they come with `Logged`."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """The updates since the last `Logged`, up to `step`: one entry per update in the lists.
+
+    Units: nats per token; tokens per second; seconds; bytes.
+    """
+
+    step: int
+    total_steps: int
+    losses: tuple[float, ...]
+    log_z: tuple[float, ...]
+    grad_norms: tuple[float, ...]
+    clip_norm: float | None
+    learning_rate: float
+    tokens: int
+    tokens_per_second: float
+    seconds_left: float
+    memory_bytes: int | None
+
+    @property
+    def loss(self) -> float:
+        """The mean loss over these updates, in nats per token."""
+        return sum(self.losses) / len(self.losses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """The held-out loss after `step` updates."""
+
+    step: int
+    loss_nats: float
+    bits_per_byte: float
+    tokens: int
+    best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """How the fixed sentence goes on: the likeliest next tokens, and a greedy continuation."""
+
+    step: int
+    sentence: str
+    next_tokens: tuple[tuple[str, float], ...]
+    continuation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSaved:
+    """The state after `step` updates is on disk."""
+
+    step: int
+    path: str
+    best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """All steps are done."""
+
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """The user stopped the run; the state after `step` updates is on disk."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedNonFinite:
+    """Update `step` met a value that is not finite, and was skipped; the state was set aside."""
+
+    step: int
+    what: str
+    where: str
+    aside: str
+
+
+Event = (
+    Started
+    | Resumed
+    | StepFinished
+    | Logged
+    | Evaluated
+    | Sampled
+    | CheckpointSaved
+    | Finished
+    | Interrupted
+    | StoppedNonFinite
+)
+Observer = Callable[[Event], None]
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Started,
+        Resumed,
+        Logged,
+        Evaluated,
+        Sampled,
+        CheckpointSaved,
+        Finished,
+        Interrupted,
+        StoppedNonFinite,
+    )
+}
+
+
+def to_record(event: Event) -> dict[str, Any]:
+    """The event as JSON can hold it; a float that is not finite becomes "nan", "inf" or "-inf"."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {"event": type(event).__name__} | {key: _plain(value) for key, value in fields.items()}
+
+
+def from_record(record: dict[str, Any]) -> Event:
+    """The event that `to_record` made a record of.
+
+    Raises:
+        ValueError: the record is of no known event.
+    """
+    fields = {key: _back(value) for key, value in record.items() if key != "event"}
+    try:
+        return _KINDS[record["event"]](**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an event of this version of pellucid: {error}") from None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+    return value
+
+
+def _back(value: object) -> object:
+    if value in ("nan", "inf", "-inf"):
+        return float(cast("str", value))
+    if isinstance(value, list):
+        return tuple(_back(item) for item in cast("list[object]", value))
+    return value

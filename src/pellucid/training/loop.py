@@ -1,0 +1,306 @@
+"""The training loop: updates, and at their intervals reports, evaluations, samples, checkpoints.
+
+Comes in: built parts, a place to start from, observers. Goes out: a trained model, checkpoints,
+events. It does not know who listens, nor how any part was built.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.batches import TokenBatch
+from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
+from pellucid.errors import Interrupted, NonFiniteError
+from pellucid.model import Transformer
+from pellucid.objectives import Objective
+from pellucid.optim import Optimiser
+from pellucid.training import events
+from pellucid.training.interrupts import Interrupts
+from pellucid.training.meter import Meter
+from pellucid.training.non_finite import Culprit, find_culprit
+from pellucid.training.randomness import generator_states, seed_step
+from pellucid.training.step import accumulate, update
+
+#: A step's learning-rate factor, from the number of steps done.
+Schedule = Callable[[int], float]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is: all that changes besides tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    best_loss: float = math.inf
+    best_saved_loss: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything a run is made of, built; what other rooms do for it comes as functions."""
+
+    model: Transformer
+    objective: Objective
+    optimiser: Optimiser
+    schedule: Schedule
+    settings: config.Training
+    plan: config.Plan
+    seed: int
+    #: The batch of so many windows from a place in the data on.
+    batch: Callable[[int, int], TokenBatch]
+    #: Held-out nats per token, bits per byte, and the number of tokens they are over.
+    evaluate: Callable[[], tuple[float, float, int]]
+    #: The fixed sentence, as it goes on after so many steps.
+    sample: Callable[[int], events.Sampled]
+    #: Puts a checkpoint on the shelf: step, content, whether it is the best.
+    save: Callable[[int, Checkpoint, bool], Path]
+    #: What every checkpoint says besides: the config and the plan, as JSON.
+    facts: Mapping[str, Any]
+    #: Where the state goes when a value is not finite.
+    aside: Path
+
+
+def train(
+    job: Job, progress: Progress, observers: Sequence[events.Observer], interrupts: Interrupts
+) -> None:
+    """Run from `progress` to the plan's last step.
+
+    Raises:
+        Interrupted: a signal came; the step was finished and saved.
+        NonFiniteError: a value was not finite; the update was skipped and the state set aside.
+    """
+    _Loop(job, progress, observers, interrupts).run()
+
+
+class _Loop:
+    def __init__(
+        self,
+        job: Job,
+        progress: Progress,
+        observers: Sequence[events.Observer],
+        interrupts: Interrupts,
+    ) -> None:
+        self.job = job
+        self.progress = progress
+        self.observers = observers
+        self.interrupts = interrupts
+        self.device = torch.device(job.plan.device)
+        self.meter = Meter(job.settings.log_every, self.device)
+        self.blocked = torch.zeros((), device=self.device)
+        self.saved_step = progress.step
+        self.last_evaluated = (-1, math.inf)
+
+    def run(self) -> None:
+        started = time.perf_counter()
+        progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
+        if progress.step == 0:
+            self.evaluate()
+        while progress.step < total:
+            self.update()
+            step, last = progress.step, progress.step == total
+            if step % settings.log_every == 0 or last:
+                self.report()
+            if step % settings.evaluate_every == 0 or last:
+                self.evaluate()
+            if step % settings.checkpoint_every == 0 or last:
+                self.save()
+            self.emit(events.StepFinished(step=step))
+            if self.interrupts.asked and not last:
+                self.save()
+                self.emit(events.Interrupted(step=step))
+                raise Interrupted(f"stopped after step {step}; the state is saved")
+        self.emit(events.Finished(step=progress.step, seconds=time.perf_counter() - started))
+
+    def emit(self, event: events.Event) -> None:
+        for observer in self.observers:
+            observer(event)
+
+    def batch_of(self, step: int) -> TokenBatch:
+        """The batch of the update that follows `step` updates."""
+        size = self.job.settings.batch_size
+        return self.job.batch(step * size, size)
+
+    def update(self) -> None:
+        job, step = self.job, self.progress.step
+        job.model.train()
+        batch = self.batch_of(step)
+        seed_step(job.seed, step)
+        numbers = update(
+            job.model,
+            job.objective,
+            job.optimiser,
+            batch,
+            factor=job.schedule(step),
+            clip_norm=job.settings.clip_norm,
+            blocked=self.blocked,
+            accumulation=job.settings.accumulation,
+            device=self.device,
+            precision=job.plan.precision,
+        )
+        self.blocked = numbers.blocked
+        self.meter.add(numbers, batch.n_supervised)
+        self.progress.step += 1
+        self.progress.tokens += batch.n_supervised
+
+    def report(self) -> None:
+        """Read the device's numbers since the last report; stop if one was not finite."""
+        if not self.meter.filled:
+            return
+        job, progress = self.job, self.progress
+        rows, speed = self.meter.read()
+        good = [row for row in rows if not row[3]]
+        first_bad = progress.step - len(rows) + len(good)
+        if good:
+            left = job.plan.total_steps - progress.step
+            seconds_per_step = progress.tokens / progress.step / speed if speed else 0.0
+            self.emit(
+                events.Logged(
+                    step=first_bad,
+                    total_steps=job.plan.total_steps,
+                    losses=tuple(row[0] for row in good),
+                    log_z=tuple(row[1] for row in good),
+                    grad_norms=tuple(row[2] for row in good),
+                    clip_norm=job.settings.clip_norm,
+                    learning_rate=job.optimiser.learning_rate,
+                    tokens=progress.tokens,
+                    tokens_per_second=speed,
+                    seconds_left=left * seconds_per_step,
+                    memory_bytes=memory_in_use(self.device),
+                )
+            )
+        if len(good) < len(rows):
+            self.stop_non_finite(first_bad)
+
+    def evaluate(self) -> None:
+        self.report()
+        with self.aside_from_training():
+            loss, bits_per_byte, tokens = self.job.evaluate()
+            best = loss < self.progress.best_loss
+            if best:
+                self.progress.best_loss = loss
+            self.emit(
+                events.Evaluated(
+                    step=self.progress.step,
+                    loss_nats=loss,
+                    bits_per_byte=bits_per_byte,
+                    tokens=tokens,
+                    best=best,
+                )
+            )
+            self.emit(self.job.sample(self.progress.step))
+            self.last_evaluated = (self.progress.step, loss)
+
+    def save(self) -> None:
+        """Put the state on the shelf, unless it is there already or is not worth keeping."""
+        self.report()
+        progress = self.progress
+        if self.saved_step == progress.step:
+            return
+        if not all(torch.isfinite(p).all() for p in self.job.model.parameters()):
+            self.stop_non_finite(progress.step)
+        with self.aside_from_training():
+            step, loss = self.last_evaluated
+            best = step == progress.step and loss < progress.best_saved_loss
+            if best:
+                progress.best_saved_loss = loss
+            path = self.job.save(progress.step, self.checkpoint(), best)
+            self.saved_step = progress.step
+            self.emit(events.CheckpointSaved(step=progress.step, path=str(path), best=best))
+
+    def checkpoint(self) -> Checkpoint:
+        tensors, generators = generator_states()
+        numbers = {
+            name: None if value == math.inf else value
+            for name, value in asdict(self.progress).items()
+        }
+        return Checkpoint(
+            model=dict(self.job.model.named_parameters()),
+            optimiser=self.job.optimiser.state_tensors(),
+            random=tensors,
+            state={
+                "progress": numbers,
+                "position": self.progress.step * self.job.settings.batch_size,
+                "generators": generators,
+                **self.job.facts,
+            },
+        )
+
+    def stop_non_finite(self, step: int) -> None:
+        """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
+        job = self.job
+        culprit = find_culprit(job.model, lambda: self.repeat(step))
+        aside = job.aside / f"step-{step}"
+        batch = self.batch_of(step)
+
+        def write(folder: Path) -> None:
+            save_tensors(folder / "model.safetensors", dict(job.model.named_parameters()))
+            save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
+            tokens = {"ids": batch.ids, "targets": batch.targets}
+            save_tensors(folder / "batch.safetensors", tokens)
+            report = {"step": step, "what": culprit.what, "where": culprit.where}
+            (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+        write_folder(aside, write)
+        self.emit(
+            events.StoppedNonFinite(
+                step=step, what=culprit.what, where=culprit.where, aside=str(aside)
+            )
+        )
+        raise NonFiniteError(_said(step, culprit, aside))
+
+    def repeat(self, step: int) -> Tensor:
+        """Forward and backward of an update once more; its gradients stay on the parameters."""
+        self.job.optimiser.zero_grad()
+        self.job.model.train()
+        seed_step(self.job.seed, step)
+        sums = accumulate(
+            self.job.model,
+            self.job.objective,
+            self.batch_of(step),
+            accumulation=self.job.settings.accumulation,
+            device=self.device,
+            precision=self.job.plan.precision,
+        )
+        return sums["total"]
+
+    @contextmanager
+    def aside_from_training(self) -> Generator[None]:
+        """The clock stands still, and the model is as for use."""
+        self.meter.pause()
+        self.job.model.eval()
+        with torch.no_grad():
+            yield
+        self.meter.go_on()
+
+
+def _said(step: int, culprit: Culprit, aside: Path) -> str:
+    return (
+        f"update {step + 1} met a value that is not finite: {culprit.what} of {culprit.where}. The "
+        f"update was skipped and the run stopped; weights, optimiser and batch were set aside in "
+        f"{aside}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
+        "--set training.precision=float32 are what usually helps"
+    )
+
+
+def memory_in_use(device: torch.device) -> int | None:
+    """The most memory the run has held, in bytes; None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,58 @@
+"""The numbers of the updates since the last report, kept on the device until they are read.
+
+Comes in: device scalars. Goes out: floats, all of them in one copy. It does not know what they
+mean.
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from pellucid.training.step import StepNumbers
+
+
+class Meter:
+    """A device buffer of `rows` updates, and a clock that can be stopped."""
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._buffer = torch.zeros(rows, 4, device=device)
+        self._filled = 0
+        self._tokens = 0
+        self._seconds = 0.0
+        self._since = time.perf_counter()
+
+    def add(self, numbers: StepNumbers, n_tokens: int) -> None:
+        """Take in one update."""
+        row = (numbers.loss_nats, numbers.log_z, numbers.grad_norm, numbers.blocked)
+        self._buffer[self._filled] = torch.stack([value.float() for value in row])
+        self._filled += 1
+        self._tokens += n_tokens
+
+    def read(self) -> tuple[list[list[float]], float]:
+        """Each update's loss, log Z, gradient norm and gate; and tokens per second. Empties it."""
+        rows = _to_list(self._buffer[: self._filled])
+        self.pause()
+        speed = self._tokens / self._seconds if self._seconds else 0.0
+        self._filled, self._tokens, self._seconds = 0, 0, 0.0
+        self.go_on()
+        return rows, speed
+
+    @property
+    def filled(self) -> int:
+        """How many updates were taken in since the last reading."""
+        return self._filled
+
+    def pause(self) -> None:
+        """Stop the clock: what follows is not training."""
+        self._seconds += time.perf_counter() - self._since
+
+    def go_on(self) -> None:
+        """Start the clock again."""
+        self._since = time.perf_counter()
+
+
+def _to_list(rows: Tensor) -> list[list[float]]:
+    return [[float(value) for value in row] for row in rows.cpu()]

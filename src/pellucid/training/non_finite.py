@@ -1,0 +1,66 @@
+"""Where a value first stopped being finite: the update is repeated under watch.
+
+Comes in: the model as it was before the update, and the update's batch. Goes out: what was not
+finite, and in which module. It does not know how the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.typed import named_modules
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The first thing that was not finite: a weight, a module's output, the loss, a gradient."""
+
+    what: str
+    where: str
+
+
+def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
+    """Repeat an update (`repeat` runs forward and backward, returns the loss) and see what breaks.
+
+    In the order of computing: weights, outputs of modules, the loss, gradients of parameters.
+    """
+    for name, parameter in model.named_parameters():
+        if not _finite(parameter):
+            return Culprit("weight", name)
+    found: list[str] = []
+    hooks = [
+        module.register_forward_hook(_watch(name, found))
+        for name, module in named_modules(model).items()
+        if name
+    ]
+    try:
+        loss = repeat()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if found:
+        return Culprit("output of module", found[0])
+    if not _finite(loss):
+        return Culprit("loss", "objective")
+    # parameters come in the order of the forward pass: the last ones get their gradient first
+    for name, parameter in reversed(list(model.named_parameters())):
+        if parameter.grad is not None and not _finite(parameter.grad):
+            return Culprit("gradient", name)
+    return Culprit("norm of the gradient", "all parameters together")
+
+
+def _watch(name: str, found: list[str]) -> Callable[[nn.Module, Any, Any], None]:
+    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and not _finite(output):
+            found.append(name)
+
+    return hook
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())

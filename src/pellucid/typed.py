@@ -1,0 +1,32 @@
+"""The few calls of torch that have no types, behind functions that do.
+
+Comes in and goes out: what torch takes and gives. It knows nothing of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def apply_function(function: type[torch.autograd.Function], *args: object) -> Any:
+    """`function.apply(*args)`."""
+    return cast("Any", function).apply(*args)
+
+
+def named_modules(module: nn.Module) -> dict[str, nn.Module]:
+    """Every submodule by name, the module itself under ""."""
+    return dict(cast("Any", module).named_modules())
+
+
+def backward(loss: torch.Tensor) -> None:
+    """`loss.backward()`."""
+    cast("Any", loss).backward()
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """`torch.from_numpy(array)`: the same memory."""
+    return cast("Any", torch).from_numpy(array)
