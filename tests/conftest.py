@@ -1,0 +1,38 @@
+"""What every test gets: shapes checked at run time, small models, a run that is already trained."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from jaxtyping import install_import_hook
+
+# Shapes in annotations are inert in use and checked here. Rooms whose annotations name types that
+# exist for the type checker alone are left out.
+install_import_hook(
+    ["pellucid.model", "pellucid.objectives", "pellucid.optim", "pellucid.batches"],
+    "beartype.beartype",
+)
+
+# Child processes of the tests must not fight over the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real text and reference values that lie beside the checkout, where they are there."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the reference data is not at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny run that is finished: 12 steps, a checkpoint every 4."""
+    from support.tiny import train_tiny
+
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train_tiny(folder)
+    return folder
