@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+import support.shapes  # noqa: F401  the hook below looks it up by name
+
 # Shapes in annotations are inert in use and checked here. Rooms whose annotations name types that
 # exist for the type checker alone are left out.
 install_import_hook(
     ["pellucid.model", "pellucid.objectives", "pellucid.optim", "pellucid.batches"],
-    "beartype.beartype",
+    "support.shapes.check",
 )
 
 # Child processes of the tests must not fight over the cores.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -29,6 +29,7 @@ class TokenBatch:
     n_supervised: int
 
 
+@runtime_checkable
 class LanguageModel(Protocol):
     """What an objective may ask of a model: final hidden states, and the head's matrix."""
 

@@ -37,5 +37,7 @@ def call(arguments: argparse.Namespace) -> None:
     try:
         for event in runs.attach(folder):
             display(event)
+    except KeyboardInterrupt:  # whoever looked has seen enough; the run does not notice
+        pass
     finally:
         display.close()

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
+from pellucid.errors import TextError
 
 if TYPE_CHECKING:
     from pellucid.generation import Sampling
@@ -52,13 +53,16 @@ def call(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         stop=tuple(arguments.stop),
     )
-    run = runs.load(arguments.run, device=arguments.device)
     prompts: list[str] | None = arguments.prompt
-    if prompts is None and sys.stdin.isatty() and not arguments.json:
+    talking = (
+        prompts is None and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
+    )
+    if prompts is None and not talking:
+        prompts = [_piped()]
+    run = runs.load(arguments.run, device=arguments.device)
+    if prompts is None:
         _converse(run, sampling)
         return
-    if prompts is None:
-        prompts = [sys.stdin.read().rstrip("\n")]
     if arguments.json:
         texts = runs.generate(run, prompts, sampling)
         print_json(
@@ -72,6 +76,19 @@ def call(arguments: argparse.Namespace) -> None:
     else:
         for prompt, text in zip(prompts, runs.generate(run, prompts, sampling), strict=True):
             print(f"{prompt}{text.text}\n")
+
+
+def _piped() -> str:
+    """The prompt on standard input, without the line end that `echo` puts behind it."""
+    if sys.stdin is None:
+        return ""
+    try:
+        return sys.stdin.read().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise TextError(
+            f"the prompt on standard input is not {error.encoding.upper()} (byte "
+            f"0x{error.object[error.start]:02x} at offset {error.start}): convert it first"
+        ) from None
 
 
 def _write(run: Run, prompt: str, sampling: Sampling) -> None:
@@ -91,7 +108,8 @@ def _converse(run: Run, sampling: Sampling) -> None:
     while True:
         try:
             prompt = input("> ")
-        except EOFError:
+        except (EOFError, KeyboardInterrupt):
+            print()
             break
         if not prompt:
             break

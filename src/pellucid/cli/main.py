@@ -9,13 +9,14 @@ is done.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import sys
 from collections.abc import Sequence
 
 from pellucid.cli import attach, evaluate, generate, presets, train, verify_resume
 from pellucid.cli.output import say_error
-from pellucid.errors import ExitCode, Interrupted, PellucidError
+from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
 _VERBS = (train, generate, evaluate, presets, attach, verify_resume)
@@ -31,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
     root.add_argument("--verbose", action="store_true", help="show log messages")
+    root.set_defaults(when_stopped="at once, as asked")
     verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for verb in _VERBS:
         verb.add_to(verbs)
@@ -39,19 +41,37 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    words = sys.argv[1:] if words is None else words
     arguments = parser().parse_args(words)
+    _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     try:
+        _refuse_broken_text(words)
         arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
         say_error(error, as_json=arguments.json)
         return error.exit_code
     except KeyboardInterrupt:
-        say_error(Interrupted("stopped at once; nothing was saved since the last checkpoint"))
+        say_error(Interrupted(arguments.when_stopped))
         return ExitCode.INTERRUPTED
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         sys.stdout = None
         return ExitCode.DONE
     return ExitCode.DONE
+
+
+def _refuse_broken_text(words: Sequence[str]) -> None:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"the argument {word!r} is not UTF-8: it cannot be read") from None
+
+
+def _let_no_letter_stop_us() -> None:
+    """A letter that the terminal cannot spell becomes a question mark, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

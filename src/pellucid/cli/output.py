@@ -22,7 +22,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(result: Any) -> None:
     """One JSON document on standard output."""
-    print(json.dumps(result, indent=2, ensure_ascii=False))
+    spells_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(result, indent=2, ensure_ascii=not spells_all))
 
 
 def say_error(error: PellucidError, *, as_json: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
@@ -46,7 +46,9 @@ def add_to(verbs: Any) -> None:
         help="any value of the config, such as model.decoder.n_layers=6",
     )
     add_json(parser)
-    parser.set_defaults(call=call)
+    parser.set_defaults(
+        call=call, when_stopped="at once; nothing was saved since the last checkpoint"
+    )
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -122,13 +124,14 @@ class _Result:
                 self.facts |= {"sentence": event.sentence, "continuation": event.continuation}
             case CheckpointSaved():
                 folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
-                self.resume_command = f"pellucid train --resume {folder}"
+                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}"
             case _:
                 pass
 
 
 def _say_what_next(run: Run, result: _Result) -> None:
     from pellucid import runs
+    from pellucid.display.plain import visible
     from pellucid.generation import Sampling
 
     sentence = run.config.training.sentence
@@ -136,16 +139,16 @@ def _say_what_next(run: Run, result: _Result) -> None:
     (sample,) = runs.generate(run, sentence, sampling)
     bits = result.facts.get("held_out_bits_per_byte")
     held_out = "" if bits is None else f": {bits:.4f} bits per byte on held-out text"
+    folder = shlex.quote(str(run.folder))
     lines = [
         "",
         f"a sample, at temperature 0.7{held_out}",
         "",
-        *(f"    {line}" for line in (sentence + sample.text).splitlines()),
+        *(f"    {visible(line)}" for line in (sentence + sample.text).splitlines()),
         "",
         "what next",
-        f'    pellucid generate {run.folder} --prompt "{sentence}"',
-        f"    pellucid evaluate {run.folder} PATH",
-        f"    pellucid verify-resume {run.folder}",
-        f"    pellucid train --resume {run.folder}",
+        f"    pellucid generate {folder} --prompt {shlex.quote(sentence)}",
+        f"    pellucid evaluate {folder} PATH",
+        f"    pellucid verify-resume {folder}",
     ]
-    print("\n".join(lines), file=sys.stdout)
+    print("\n".join(lines))

@@ -6,11 +6,37 @@ Comes in: values in order. Goes out: lines of text. It does not know what the va
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _BLANK = 0x2800
 #: The bit of the dot at (row, column) of a cell.
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+
+class History:
+    """The means of equal stretches of a growing series, never more than `limit` of them.
+
+    When there would be more, neighbours are joined: a curve of a long run costs what a short one's
+    does.
+    """
+
+    def __init__(self, limit: int = 2048) -> None:
+        self.means: list[float] = []
+        self._limit = limit
+        self._stretch = 1
+        self._waiting: list[float] = []
+
+    def add(self, values: Iterable[float]) -> None:
+        """Take in the next values."""
+        for value in values:
+            self._waiting.append(value)
+            if len(self._waiting) == self._stretch:
+                self.means.append(sum(self._waiting) / self._stretch)
+                self._waiting.clear()
+            if len(self.means) == self._limit:
+                pairs = zip(self.means[::2], self.means[1::2], strict=True)
+                self.means = [(a + b) / 2 for a, b in pairs]
+                self._stretch *= 2
 
 
 def braille(values: Sequence[float], columns: int, rows: int) -> list[str]:

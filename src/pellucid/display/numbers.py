@@ -9,22 +9,22 @@ import math
 
 
 def short(value: float) -> str:
-    """1234 -> 1.2k, 3.4e6 -> 3.4M."""
-    for limit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
-            return f"{value / limit:.3g}{letter}" if abs(value) < 999 * limit else f"{value:.2g}"
-    return f"{value:.3g}"
+    """1234 -> 1.23k, 3.4e6 -> 3.4M: three digits."""
+    return _scaled(value, ("", "k", "M", "G", "T", "P"))
 
 
 def size(n_bytes: float | None) -> str:
-    """1.2 GB; a dash where it is not known."""
-    if n_bytes is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.3g} TB"
+    """1.23 GB; a dash where it is not known."""
+    return "–" if n_bytes is None else _scaled(n_bytes, (" B", " kB", " MB", " GB", " TB", " PB"))
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    for unit in units[:-1]:
+        # 999.5 would be rounded to 1000, and that is one of the next unit
+        if abs(value) < 999.5 or not math.isfinite(value):
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g}{units[-1]}"
 
 
 def duration(seconds: float) -> str:

@@ -11,17 +11,21 @@ from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.panel import Panel as Frame
 from rich.table import Table
 from rich.text import Text
 
-from pellucid.display.curve import braille
+from pellucid.display.curve import History, braille
 from pellucid.display.numbers import duration, short, size
-from pellucid.display.plain import lines_of
+from pellucid.display.plain import lines_of, one_line, visible
 from pellucid.training import events
 
-_CURVE_COLUMNS, _CURVE_ROWS = 34, 7
+_WIDTH = 80
+_CURVE_COLUMNS, _CURVE_ROWS = 34, 9
+#: The longest line of numbers; what a narrow terminal has not is taken from the curve.
+_NUMBERS_COLUMNS = 36
+#: Two columns of border, two of padding, two between curve and numbers.
+_FRAME_COLUMNS = 6
 
 
 class Panel:
@@ -31,7 +35,7 @@ class Panel:
         self._console = console
         self._live: Live | None = None
         self._drawn = 0.0
-        self._losses: list[float] = []
+        self._losses = History()
         self._before: float | None = None
         self._started: events.Started | None = None
         self._logged: events.Logged | None = None
@@ -43,17 +47,16 @@ class Panel:
 
     def __call__(self, event: events.Event) -> None:
         match event:
-            case events.Started():
-                self._started = event
+            case events.Started() | events.Resumed():
+                self._started = event if isinstance(event, events.Started) else self._started
                 for line in lines_of(event):
-                    self._console.print(line, highlight=False, markup=False)
-            case events.Resumed() | events.Interrupted() | events.StoppedNonFinite():
+                    self._console.print(Text(line), soft_wrap=True)
+            case events.Interrupted() | events.StoppedNonFinite() | events.Finished():
                 self._note = lines_of(event)[0]
             case events.Logged():
                 self._before = self._logged.loss if self._logged else None
-                self._losses += event.losses
+                self._losses.add(event.losses)
                 self._logged = event
-                self._note = "" if self._note.startswith("resumed") else self._note
             case events.Evaluated():
                 self._evaluated = event
                 self._best = event if event.best else self._best
@@ -61,9 +64,7 @@ class Panel:
                 self._first = self._first or event
                 self._sampled = event
             case events.CheckpointSaved():
-                self._note = f"saved {event.path}"
-            case events.Finished():
-                self._note = lines_of(event)[0]
+                self._note = visible(f"saved {event.path}")
             case events.StepFinished():
                 return
         self._draw(final=isinstance(event, events.Finished | events.Interrupted))
@@ -88,48 +89,75 @@ class Panel:
             self._drawn = now
 
     def _frame(self) -> Frame:
-        step = self._logged.step if self._logged else 0
-        total = self._started.total_steps if self._started else 0
+        width = min(_WIDTH, self._console.width)
+        columns = min(_CURVE_COLUMNS, width - _NUMBERS_COLUMNS - _FRAME_COLUMNS)
+        numbers = Text("\n".join(self._numbers()), overflow="ellipsis", no_wrap=True)
         body = Table.grid(padding=(0, 2))
-        curve = Text("\n".join(braille(self._losses, _CURVE_COLUMNS, _CURVE_ROWS)), style="cyan")
-        body.add_row(curve, Text("\n".join(self._numbers())))
+        if columns < 8:  # too narrow for a shape to be seen
+            body.add_row(numbers)
+        else:
+            curve = "\n".join(braille(self._losses.means, columns, _CURVE_ROWS))
+            body.add_row(Text(curve, style="cyan"), numbers)
         parts: list[object] = [body]
         if self._sampled is not None:
             parts += [Text(""), *_sentence(self._sampled, self._first)]
         if self._note:
             parts.append(Text(self._note, style="dim", overflow="ellipsis", no_wrap=True))
-        title = escape(self._started.name) if self._started else "run"
         return Frame(
             Group(*parts),  # pyright: ignore[reportArgumentType]
-            title=f"[bold]{title}[/]  step {step}/{total}",
+            title=self._title(),
             title_align="left",
-            width=min(80, self._console.width),
+            width=width,
         )
 
-    def _numbers(self) -> Sequence[str]:
-        lines: list[str] = []
+    def _title(self) -> Text:
+        name = visible(self._started.name) if self._started else "run"
         if self._logged is not None:
-            logged, norm = self._logged, self._logged.grad_norms[-1]
-            change = "" if self._before is None else f" {_arrow(logged.loss - self._before)}"
-            clip = "–" if logged.clip_norm is None else f"{logged.clip_norm:g}"
-            clipped = logged.clip_norm is not None and norm > logged.clip_norm
-            lines += [
-                f"train   {logged.loss:.4f} nats/token{change}",
-                f"grad    {norm:.3g}{' clipped' if clipped else ''}  (clip {clip})",
-                f"rate    {logged.learning_rate:.2e}",
-                f"speed   {short(logged.tokens_per_second)} tokens/s",
-                f"memory  {size(logged.memory_bytes)}   left {duration(logged.seconds_left)}",
-            ]
-        if self._evaluated is not None:
-            best = self._best or self._evaluated
-            lines.insert(
-                0,
-                f"held-out {self._evaluated.bits_per_byte:.4f} bits/byte "
-                f"(best {best.bits_per_byte:.4f} @{best.step})",
+            step, total = self._logged.step, self._logged.total_steps
+        else:
+            step, total = 0, self._started.total_steps if self._started else 0
+        return Text.assemble((name, "bold"), f"  step {step}/{total or '–'}")
+
+    def _numbers(self) -> Sequence[str]:
+        """Always the same lines, so that nothing jumps; a dash where a number is not known yet."""
+        logged, evaluated, best = self._logged, self._evaluated, self._best
+        held_out = (
+            ("–", "–")
+            if evaluated is None
+            else (
+                f"{evaluated.loss_nats:.4f} nats/token",
+                f"{evaluated.bits_per_byte:.4f} bits/byte",
             )
+        )
+        lines = [
+            "train     –" if logged is None else f"train     {_loss(logged, self._before)}",
+            f"held-out  {held_out[0]}",
+            f"          {held_out[1]}",
+            "best      "
+            + ("–" if best is None else f"{best.bits_per_byte:.4f} bits/byte @{best.step}"),
+        ]
         if self._started is not None:
-            lines.append(f"guessing {self._started.guessing_nats:.2f} nats/token = ln V")
+            lines.append(f"guessing  {self._started.guessing_nats:.4f} nats/token = ln V")
+        if logged is not None:
+            lines += [
+                f"grad      {_norm(logged)}",
+                f"rate      {logged.learning_rate:.2e}",
+                f"speed     {short(logged.tokens_per_second)} tokens/s",
+                f"memory    {size(logged.memory_bytes):<7}   left {duration(logged.seconds_left)}",
+            ]
         return lines
+
+
+def _loss(logged: events.Logged, before: float | None) -> str:
+    change = "" if before is None else f" {_arrow(logged.loss - before)}"
+    return f"{logged.loss:.4f} nats/token{change}"
+
+
+def _norm(logged: events.Logged) -> str:
+    norm, clip = logged.grad_norms[-1], logged.clip_norm
+    if clip is None:
+        return f"{norm:.3g}"
+    return f"{norm:.3g}{' clipped' if norm > clip else ''} (clip {clip:g})"
 
 
 def _arrow(change: float) -> str:
@@ -138,11 +166,12 @@ def _arrow(change: float) -> str:
 
 def _sentence(now: events.Sampled, first: events.Sampled | None) -> list[Text]:
     tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in now.next_tokens)
-    lines = [Text.assemble((f'"{now.sentence}"', "bold"), f" → {tokens}")]
-    text = " ".join(now.continuation.split())
-    lines.append(Text(f"…{text}", style="green", overflow="ellipsis", no_wrap=True))
+    lines = [Text.assemble((f'"{visible(now.sentence)}"', "bold"), f" → {tokens}")]
+    lines.append(_going_on(f"…{one_line(now.continuation)}", "green"))
     if first is not None and first.step != now.step:
-        then = " ".join(first.continuation.split())
-        line = f"step {first.step}: …{then}"
-        lines.append(Text(line, style="dim", overflow="ellipsis", no_wrap=True))
+        lines.append(_going_on(f"step {first.step}: …{one_line(first.continuation)}", "dim"))
     return lines
+
+
+def _going_on(text: str, style: str) -> Text:
+    return Text(text, style=style, overflow="ellipsis", no_wrap=True)

@@ -6,6 +6,7 @@ know where the events come from.
 
 from __future__ import annotations
 
+import re
 from typing import TextIO
 
 from pellucid.display.numbers import duration, short, size
@@ -17,10 +18,19 @@ class PlainLines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._gone = False
 
     def __call__(self, event: events.Event) -> None:
-        for line in lines_of(event):
-            print(line, file=self._stream, flush=True)
+        if self._gone:
+            return
+        try:
+            for line in lines_of(event):
+                # what the stream cannot spell (an arrow, on an old console) must not stop a run
+                spelled = line.encode(self._encoding, "replace").decode(self._encoding)
+                print(spelled, file=self._stream, flush=True)
+        except BrokenPipeError:  # whoever read along has left; the run goes on
+            self._gone = True
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -28,10 +38,29 @@ class PlainLines:
 
 def lines_of(event: events.Event) -> list[str]:
     """What an event says, in lines."""
+    return [visible(line) for line in _lines_of(event)]
+
+
+def visible(text: str) -> str:
+    """The text with its control characters drawn (␛, ␊): none of them reaches a terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: _drawn(ord(found[0])), text)
+
+
+def _drawn(code: int) -> str:
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
+
+
+def one_line(text: str) -> str:
+    """The text on one line: each run of white space becomes a blank."""
+    return visible(" ".join(text.split()))
+
+
+def _lines_of(event: events.Event) -> list[str]:
     match event:
         case events.Started():
             lines = [f"run {event.name}: {event.total_steps:,} steps"]
-            return lines + [f"  {name:<12} {value}" for name, value in event.facts]
+            facts = (*event.facts, ("guessing", f"{event.guessing_nats:.4f} nats/token = ln V"))
+            return lines + [f"  {name:<12} {value}" for name, value in facts]
         case events.Resumed():
             return [f"resumed after step {event.step}/{event.total_steps} from {event.checkpoint}"]
         case events.Logged():
@@ -72,5 +101,4 @@ def logged_line(event: events.Logged) -> str:
 def sentence_line(event: events.Sampled) -> str:
     """The sentence, its likeliest next tokens, and how it goes on."""
     tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in event.next_tokens)
-    text = " ".join(event.continuation.split())
-    return f'"{event.sentence}" → {tokens}  | …{text}'
+    return f'"{event.sentence}" → {tokens}  | …{one_line(event.continuation)}'

@@ -11,13 +11,13 @@ row changes another, and no mask is needed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pellucid.errors import PellucidError
+from pellucid.errors import PellucidError, TextError
 from pellucid.generation.sampling import Sampling, choose
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.text import Tokenizer
@@ -113,10 +113,8 @@ def stream(
     model: Transformer, tokenizer: Tokenizer, prompt: str, sampling: Sampling
 ) -> Iterator[str]:
     """The continuation of one prompt, in whole characters, as they become known."""
-    emit = tokenizer.stream()
-    ids = [tokenizer.begin_id, *tokenizer.encode(prompt)]
-    for token_id in ids:
-        emit(token_id)
+    ids = _read(tokenizer, prompt)
+    emit = _writer(tokenizer, ids)
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
     for count, (token_id,) in enumerate(continue_ids(model, [ids], sampling), start=1):
@@ -141,37 +139,64 @@ def stream(
 def generate(
     model: Transformer, tokenizer: Tokenizer, prompts: Sequence[str], sampling: Sampling
 ) -> list[Continuation]:
-    """The continuations of a batch of prompts."""
-    ids = [[tokenizer.begin_id, *tokenizer.encode(prompt)] for prompt in prompts]
-    written: list[list[int]] = [[] for _ in prompts]
-    done: dict[int, Continuation] = {}
-    for tokens in continue_ids(model, ids, sampling):
-        for row, token_id in enumerate(tokens):
-            if row in done or token_id is None:
-                continue
-            if token_id != tokenizer.end_id:
-                written[row].append(token_id)
-            finished = _finished(tokenizer, written[row], token_id, sampling)
-            if finished is not None:
-                done[row] = finished
-        if len(done) == len(prompts):
+    """The continuations of a batch of prompts, in whole characters.
+
+    Raises:
+        TextError: a prompt is not text.
+    """
+    ids = [_read(tokenizer, prompt) for prompt in prompts]
+    rows = [_Row(_writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
+    for tokens in continue_ids(model, ids, sampling) if rows else ():
+        for row, token_id in zip(rows, tokens, strict=True):
+            if token_id is not None and row.stopped is None:
+                row.take(token_id)
+        if all(row.stopped for row in rows):
             break
-    return [done[row] for row in range(len(prompts))]
+    return [Continuation(row.text, tuple(row.ids), row.stopped or "") for row in rows]
 
 
-def _finished(
-    tokenizer: Tokenizer, ids: list[int], last: int, sampling: Sampling
-) -> Continuation | None:
-    if last == tokenizer.end_id:
-        return Continuation(tokenizer.decode(ids), tuple(ids), "end")
-    if sampling.stop:
-        text = tokenizer.decode(ids)
-        at = first_stop(text, sampling.stop)
+class _Row:
+    """What one prompt of a batch went on with so far; `stopped` once it is done."""
+
+    def __init__(self, emit: Callable[[int], str], end_id: int, sampling: Sampling) -> None:
+        self.text = ""
+        self.ids: list[int] = []
+        self.stopped: str | None = None
+        self._emit = emit
+        self._end_id = end_id
+        self._sampling = sampling
+
+    def take(self, token_id: int) -> None:
+        if token_id == self._end_id:
+            self.stopped = "end"
+            return
+        self.ids.append(token_id)
+        self.text += self._emit(token_id)
+        at = first_stop(self.text, self._sampling.stop)
         if at is not None:
-            return Continuation(text[:at], tuple(ids), "stop")
-    if len(ids) == sampling.max_new_tokens:
-        return Continuation(tokenizer.decode(ids), tuple(ids), "length")
-    return None
+            self.text, self.stopped = self.text[:at], "stop"
+        elif len(self.ids) == self._sampling.max_new_tokens:
+            self.stopped = "length"
+
+
+def _read(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """The ids of a prompt, begin-of-text first."""
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise TextError(
+            f"the prompt is not text: {prompt[error.start]!r} at offset {error.start} is half a "
+            "character; pass UTF-8"
+        ) from None
+    return [tokenizer.begin_id, *tokenizer.encode(prompt)]
+
+
+def _writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
+    """From each id that follows `ids` to the text that became whole with it."""
+    emit = tokenizer.stream()
+    for token_id in ids:
+        emit(token_id)
+    return emit
 
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:

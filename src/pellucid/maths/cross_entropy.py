@@ -42,7 +42,7 @@ def cross_entropy(
     y = _smoothed(logits, targets, label_smoothing)
     log_z = logsumexp(logits)
     # 0 * -inf would be nan: a class that is masked out and not the target costs nothing
-    weighted = xp.where(y > 0, y * logits, xp.zeros_like(logits))
+    weighted = y * xp.where(y > 0, logits, xp.zeros_like(logits))
     return log_z - xp.sum(weighted, axis=-1) + z_loss * log_z**2
 
 

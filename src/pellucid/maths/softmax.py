@@ -16,12 +16,18 @@ def _maximum(x: Array) -> Array:
     return xp.where(xp.isfinite(top), top, xp.zeros_like(top))
 
 
+def _not_zero(total: Array) -> Array:
+    """The totals of the rows, and 1 where a row is -inf throughout; nan stays nan."""
+    return namespace(total).where(total == 0, 1.0, total)
+
+
 def logsumexp(x: Array) -> Array:
     """log Z, the logarithm of the sum of the exponentials of each row.
 
     log Z = m + log sum_j exp(x_j - m), m = max x
 
-    Subtracting the maximum changes nothing and keeps every exponential at most 1.
+    Subtracting the maximum changes nothing and keeps every exponential at most 1. A row that is
+    masked throughout gives -inf.
 
     Args:
         x: (..., classes). Returns (...).
@@ -34,7 +40,8 @@ def logsumexp(x: Array) -> Array:
     xp = namespace(x)
     top = _maximum(x)
     total = xp.sum(xp.exp(x - top), axis=-1, keepdims=True)
-    return xp.squeeze(xp.log(total) + top, axis=-1)
+    log_z = xp.where(total == 0, -xp.inf, xp.log(_not_zero(total)) + top)
+    return xp.squeeze(log_z, axis=-1)
 
 
 def log_softmax(x: Array) -> Array:
@@ -42,11 +49,15 @@ def log_softmax(x: Array) -> Array:
 
     log p_i = x_i - log Z
 
+    A row that is masked throughout stays -inf.
+
     Args:
         x: (..., classes). Returns (..., classes), in nats.
     """
     xp = namespace(x)
-    return x - xp.expand_dims(logsumexp(x), axis=-1)
+    log_z = xp.expand_dims(logsumexp(x), axis=-1)
+    # -inf - -inf would be nan
+    return x - xp.where(log_z == -xp.inf, xp.zeros_like(log_z), log_z)
 
 
 def softmax(x: Array) -> Array:
@@ -65,8 +76,7 @@ def softmax(x: Array) -> Array:
     """
     xp = namespace(x)
     exponentials = xp.exp(x - _maximum(x))
-    total = xp.sum(exponentials, axis=-1, keepdims=True)
-    return exponentials / xp.where(total > 0, total, xp.ones_like(total))
+    return exponentials / _not_zero(xp.sum(exponentials, axis=-1, keepdims=True))
 
 
 def softmax_grad(x: Array, grad: Array) -> Array:

@@ -6,7 +6,7 @@ does not know how the batch was cut from the text.
 
 from __future__ import annotations
 
-from pellucid.batches import LanguageModel, Loss, TokenBatch
+from pellucid.batches import IGNORED, LanguageModel, Loss, TokenBatch
 from pellucid.objectives.linear_cross_entropy import linear_cross_entropy
 
 
@@ -36,8 +36,9 @@ class NextToken:
             label_smoothing=self.label_smoothing,
             z_loss=self.z_loss,
         )
+        supervised = batch.targets.flatten() != IGNORED
         parts = {
             "loss_nats": result.token_losses.sum() / n_supervised,
-            "log_z": result.log_z.mean() * (batch.n_supervised / n_supervised),
+            "log_z": (result.log_z * supervised).sum() / n_supervised,
         }
         return Loss(total=result.loss, parts=parts)

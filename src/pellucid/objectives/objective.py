@@ -5,11 +5,12 @@ Comes in: a model and a batch. Goes out: a loss. It does not know any particular
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pellucid.batches import LanguageModel, Loss, TokenBatch
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A loss that can be added up over micro-batches."""
 

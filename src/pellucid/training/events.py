@@ -150,7 +150,7 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def to_record(event: Event) -> dict[str, Any]:
-    """The event as JSON can hold it; a float that is not finite becomes "nan", "inf" or "-inf"."""
+    """The event as JSON can hold it; a float that is not finite is {"float": "nan"}."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     return {"event": type(event).__name__} | {key: _plain(value) for key, value in fields.items()}
 
@@ -170,15 +170,15 @@ def from_record(record: dict[str, Any]) -> Event:
 
 def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return {"float": str(value)}
     if isinstance(value, tuple):
         return [_plain(item) for item in cast("tuple[object, ...]", value)]
     return value
 
 
 def _back(value: object) -> object:
-    if value in ("nan", "inf", "-inf"):
-        return float(cast("str", value))
+    if isinstance(value, dict):
+        return float(cast("dict[str, str]", value)["float"])
     if isinstance(value, list):
         return tuple(_back(item) for item in cast("list[object]", value))
     return value

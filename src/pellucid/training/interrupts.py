@@ -5,6 +5,7 @@ Comes in: signals. Goes out: a flag. It does not know what is being run.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -37,3 +38,5 @@ class Interrupts:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        # not print: a signal may arrive in the middle of one
+        os.write(2, b"\nfinishing this step, then saving; once more to stop now\n")

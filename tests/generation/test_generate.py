@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.generation import Scripted
+from support.models import BASE, VARIANTS, build, random_ids
+
+from pellucid.errors import PellucidError, TextError
+from pellucid.generation import Sampling, choose, continue_ids, generate, stream
+from pellucid.generation.generate import window_start
+from pellucid.model import Transformer
+from pellucid.text import Tokenizer
+from pellucid.text.tokenizers import train_byte_pairs, train_bytes, train_characters
+
+GREEDY = Sampling(temperature=0.0)
+SAMPLED = Sampling(temperature=1.0, top_k=12, top_p=0.95, seed=5)
+#: Twice the context and more, so that the window moves several times.
+LONG = 40
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_bytes()
+
+
+@pytest.fixture(scope="module")
+def writer(tokenizer: Tokenizer) -> Transformer:
+    """A random model over bytes."""
+    return build(replace(BASE, vocab_size=tokenizer.vocab_size))
+
+
+def first(
+    n: int, model: Transformer, prompt: list[int], how: Sampling, cache: bool = True
+) -> list[int | None]:
+    return [token for (token,) in islice(continue_ids(model, [prompt], how, cache=cache), n)]
+
+
+def told(
+    tokenizer: Tokenizer, prompt: str, ids: list[int], how: Sampling
+) -> tuple[str, str, tuple[int, ...], str]:
+    """What a model that writes `ids` gives: streamed, whole, its ids, why it stopped."""
+    model = Scripted(tokenizer.vocab_size, [ids], [1 + len(tokenizer.encode(prompt))])
+    streamed = "".join(stream(model, tokenizer, prompt, how))  # type: ignore[arg-type]
+    (whole,) = generate(model, tokenizer, [prompt], how)  # type: ignore[arg-type]
+    return streamed, whole.text, whole.ids, whole.stopped
+
+
+# -- ids
+
+
+def test_greedy_is_the_argmax_of_the_models_own_logits() -> None:
+    model = build(BASE)
+    ids = random_ids(1, 5)[0].tolist()
+    for token in first(10, model, ids, GREEDY):
+        assert token == model(torch.tensor([ids]))[0, -1].argmax().item()
+        ids.append(token)
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("how", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("n_prompt", [1, 5, 30])
+def test_with_and_without_cache_the_same_tokens_are_written(
+    kind: str, how: Sampling, n_prompt: int
+) -> None:
+    model = build(VARIANTS[kind])
+    prompt = random_ids(1, n_prompt)[0].tolist()
+    cached = first(LONG, model, prompt, how)
+    assert cached == first(LONG, model, prompt, how, cache=False)
+    assert len(set(cached)) > 1
+
+
+def test_past_the_context_the_model_sees_the_latest_tokens() -> None:
+    model = build(BASE)
+    ids = random_ids(1, 3)[0].tolist()
+    for token in first(LONG, model, ids, GREEDY):
+        start = window_start(len(ids), BASE.context_length)
+        assert token == model(torch.tensor([ids[start:]]))[0, -1].argmax().item()
+        ids.append(token)
+
+
+@settings(max_examples=200, deadline=None)
+@given(length=st.integers(1, 10_000), context=st.integers(1, 300))
+def test_the_window_ends_with_the_text_fits_the_context_and_keeps_half_of_it(
+    length: int, context: int
+) -> None:
+    start = window_start(length, context)
+    seen = length - start
+    assert 1 <= seen <= context
+    assert seen >= min(length, context - context // 2)
+    assert 0 <= window_start(length + 1, context) - start <= max(1, context // 2)
+
+
+def test_a_seed_decides_the_text_and_another_seed_another() -> None:
+    model = build(BASE)
+    texts = [first(LONG, model, [3], replace(SAMPLED, seed=seed)) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_writing_leaves_the_global_random_state_alone() -> None:
+    before = torch.random.get_rng_state()
+    first(5, build(BASE), [3], SAMPLED)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_dropout_is_off_while_writing() -> None:
+    model = build(replace(BASE, decoder=replace(BASE.decoder, dropout=0.5)))
+    model.train()
+    assert first(12, model, [3], GREEDY) == first(12, model.train(), [3], GREEDY)
+
+
+def test_rows_draw_independently_from_the_models_distribution() -> None:
+    model = build(replace(BASE, vocab_size=6))
+    n, sampling = 5000, Sampling(temperature=1.5, seed=11)
+    drawn = next(continue_ids(model, [[2, 4]] * n, sampling))
+    shares = torch.softmax(model(torch.tensor([[2, 4]]))[0, -1] / 1.5, dim=-1)
+    expected = n * shares
+    counts = torch.bincount(torch.tensor(drawn), minlength=6)
+    assert ((counts - expected) ** 2 / expected).sum() < 20.515  # 99.9 %, 5 degrees of freedom
+
+
+@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "no positions", "grouped"])
+def test_a_prompt_in_a_batch_goes_on_as_it_does_alone(kind: str) -> None:
+    model = build(VARIANTS[kind])
+    lengths = (1, 9, 4, 30, 16, 17)
+    prompts = [random_ids(1, n, seed=n)[0].tolist() for n in lengths]
+    written: list[list[int]] = [[] for _ in prompts]
+    for tokens in islice(continue_ids(model, prompts, GREEDY), LONG + max(lengths)):
+        for row, token in zip(written, tokens, strict=True):
+            if token is not None:
+                row.append(token)
+    for prompt, row in zip(prompts, written, strict=True):
+        assert row[:LONG] == first(LONG, model, prompt, GREEDY)
+
+
+def test_the_length_of_its_neighbours_does_not_change_what_a_row_draws() -> None:
+    model = build(BASE)
+    short, long = [3], random_ids(1, 12)[0].tolist()
+    together = continue_ids(model, [short, long], SAMPLED)
+    beside_short = continue_ids(model, [short, short], SAMPLED)
+    for a, b in islice(zip(together, beside_short, strict=True), 20):
+        assert a[0] == b[0]
+
+
+def test_an_empty_list_of_ids_is_refused() -> None:
+    with pytest.raises(PellucidError, match="begin-of-text"):
+        next(continue_ids(build(BASE), [[1], []], GREEDY))
+
+
+# -- text
+
+
+def test_streaming_adds_up_to_the_text(writer: Transformer, tokenizer: Tokenizer) -> None:
+    for seed in range(5):
+        how = replace(SAMPLED, seed=seed, max_new_tokens=60, top_k=None, stop=("e", "ab"))
+        (whole,) = generate(writer, tokenizer, ["to see"], how)
+        assert "".join(stream(writer, tokenizer, "to see", how)) == whole.text
+
+
+def test_no_more_tokens_than_asked_for(writer: Transformer, tokenizer: Tokenizer) -> None:
+    for n in (1, 7):
+        (whole,) = generate(writer, tokenizer, ["a"], replace(GREEDY, max_new_tokens=n))
+        assert (len(whole.ids), whole.stopped) == (n, "length")
+
+
+def test_a_batch_of_texts_is_what_each_is_alone(writer: Transformer, tokenizer: Tokenizer) -> None:
+    prompts = ["", "a", "a much longer prompt than the context", "été"]
+    how = replace(GREEDY, max_new_tokens=30)
+    alone = [generate(writer, tokenizer, [prompt], how)[0] for prompt in prompts]
+    assert generate(writer, tokenizer, prompts, how) == alone
+
+
+def test_no_prompts_have_no_continuations(writer: Transformer, tokenizer: Tokenizer) -> None:
+    assert generate(writer, tokenizer, [], GREEDY) == []
+
+
+def test_an_empty_prompt_starts_from_the_begin_of_text(
+    writer: Transformer, tokenizer: Tokenizer
+) -> None:
+    (whole,) = generate(writer, tokenizer, [""], replace(GREEDY, max_new_tokens=3))
+    logits = writer(torch.tensor([[tokenizer.begin_id]]))[:, -1]
+    assert whole.ids[0] == choose(logits, torch.zeros(1), GREEDY).item()
+
+
+def test_the_end_of_text_ends_it_and_is_not_shown(tokenizer: Tokenizer) -> None:
+    ids = [*tokenizer.encode("done"), tokenizer.end_id, *tokenizer.encode("never")]
+    text = tuple(tokenizer.encode("done"))
+    assert told(tokenizer, "is it ", ids, GREEDY) == ("done", "done", text, "end")
+
+
+def test_rows_that_end_early_wait_for_the_others(tokenizer: Tokenizer) -> None:
+    scripts = [[*tokenizer.encode(text), tokenizer.end_id] for text in ("a", "longer", "mid")]
+    model = Scripted(tokenizer.vocab_size, scripts, [1, 3, 2])
+    found = generate(model, tokenizer, ["", "xy", "z"], GREEDY)  # type: ignore[arg-type]
+    assert [text.text for text in found] == ["a", "longer", "mid"]
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "expected"),
+    [
+        ("one.\ntwo", ("\n",), "one."),
+        ("Q: a\nQ: b", ("\nQ:",), "Q: a"),
+        ("abcabd", ("abd",), "abc"),
+        ("aaab", ("aab",), "a"),
+        ("x--- y", ("----", "---"), "x"),
+        ("STOP", ("STOP",), ""),
+        ("né漢", ("漢",), "né"),
+        ("both end", ("end", "both"), ""),
+    ],
+)
+def test_a_stop_text_that_spans_tokens_is_honoured(
+    tokenizer: Tokenizer, text: str, stop: tuple[str, ...], expected: str
+) -> None:
+    ids = [*tokenizer.encode(text), *tokenizer.encode(" leaks")]
+    streamed, whole, _, stopped = told(tokenizer, "p", ids, replace(GREEDY, stop=stop))
+    assert (streamed, whole, stopped) == (expected, expected, "stop")
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    text=st.text("abé ", max_size=25),
+    stop=st.lists(st.text("abé ", min_size=1, max_size=4), max_size=3).map(tuple),
+    n=st.integers(1, 30),
+)
+def test_nothing_of_a_stop_text_leaks_while_streaming(
+    text: str, stop: tuple[str, ...], n: int
+) -> None:
+    tokenizer = train_bytes()
+    ids = [*tokenizer.encode(text), tokenizer.end_id]
+    streamed, whole, _, _ = told(
+        tokenizer, "p", ids, replace(GREEDY, stop=stop, max_new_tokens=n)
+    )
+    readable = tokenizer.decode(ids[:n]).rstrip("�")
+    places = [readable.find(each) for each in stop if each in readable]
+    assert streamed == whole == readable[: min(places, default=None)]
+
+
+def test_a_stop_text_in_the_prompt_does_not_stop(tokenizer: Tokenizer) -> None:
+    how = replace(GREEDY, stop=("\n",), max_new_tokens=3)
+    streamed, *_ = told(tokenizer, "a\nb\n", tokenizer.encode("cde"), how)
+    assert streamed == "cde"
+
+
+def test_a_stream_shows_what_cannot_be_a_stop_text_at_once(tokenizer: Tokenizer) -> None:
+    model = Scripted(tokenizer.vocab_size, [tokenizer.encode("abcdef")], [1])
+    pieces = stream(model, tokenizer, "", replace(GREEDY, stop=("xyz",)))  # type: ignore[arg-type]
+    assert [next(pieces), next(pieces)] == ["a", "b"]
+
+
+TEXTS = ("naïve façade", "漢字かな", "👩‍👩‍👧 and 🇮🇳", "नमस्ते दुनिया", "end é")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_stream_gives_whole_characters_only(tokenizer: Tokenizer, text: str) -> None:
+    ids = [*tokenizer.encode(text), tokenizer.end_id]
+    model = Scripted(tokenizer.vocab_size, [ids], [1])
+    pieces = list(stream(model, tokenizer, "", GREEDY))  # type: ignore[arg-type]
+    assert pieces == list(text)
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_a_text_cut_inside_a_character_ends_before_it(tokenizer: Tokenizer, n: int) -> None:
+    ids = tokenizer.encode("a😀é")
+    streamed, whole, written, _ = told(tokenizer, "x", ids, replace(GREEDY, max_new_tokens=n))
+    assert streamed == whole == "a😀é".encode()[:n].decode(errors="ignore")
+    assert written == tuple(ids[:n])
+
+
+@settings(max_examples=100, deadline=None)
+@given(ids=st.lists(st.integers(0, 257), min_size=1, max_size=12))
+def test_any_bytes_at_all_can_be_written(ids: list[int]) -> None:
+    tokenizer = train_bytes()
+    streamed, whole, _, _ = told(tokenizer, "é", ids, replace(GREEDY, max_new_tokens=len(ids)))
+    assert streamed == whole
+    streamed.encode()
+
+
+@pytest.mark.parametrize(
+    "kind", [train_characters, lambda texts: train_byte_pairs(texts, 300)], ids=["chars", "bpe"]
+)
+def test_other_tokenizers_give_their_text_back_too(kind: object) -> None:
+    text = "the cat — naïve — sat on the mat; the cat sat"
+    tokenizer: Tokenizer = kind([text])  # type: ignore[operator]
+    ids = [*tokenizer.encode(text), tokenizer.end_id]
+    assert told(tokenizer, "the ", ids, GREEDY)[:2] == (text, text)
+
+
+def test_a_model_with_more_rows_than_the_tokenizer_has_tokens_still_writes(
+    tokenizer: Tokenizer,
+) -> None:
+    model = Scripted(tokenizer.vocab_size + 50, [[65, tokenizer.vocab_size + 7, 66]], [1])
+    how = replace(GREEDY, max_new_tokens=3)
+    (whole,) = generate(model, tokenizer, [""], how)  # type: ignore[arg-type]
+    assert whole.text == tokenizer.decode([65, 66])
+
+
+def test_half_a_character_in_a_prompt_is_refused_by_its_place(
+    writer: Transformer, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(TextError, match=r"'\\udce9' at offset 3"):
+        generate(writer, tokenizer, ["caf\udce9"], GREEDY)
+    with pytest.raises(TextError, match="not text"):
+        list(stream(writer, tokenizer, "\ud800", GREEDY))

@@ -1,0 +1,251 @@
+"""The three laws of `pellucid.maths`, over every public function.
+
+A hand gradient is what autograd and central differences say; NumPy, torch and array-api-strict
+agree; nothing breaks at the extremes. A public function without a row here fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+
+from pellucid import maths
+
+Arrays = tuple[np.ndarray, ...]
+Hand = Callable[..., Any]
+
+RANDOM = np.random.default_rng(7)
+LOGITS = RANDOM.normal(size=(3, 4))
+TARGETS = np.array([0, 3, 1])
+LOSS = {"label_smoothing": 0.1, "z_loss": 0.01}
+PLAIN = {"label_smoothing": 0.0, "z_loss": 0.01}  # a smoothed target pays for what is masked
+NONE_LEFT = np.full(4, -np.inf)
+
+#: Rows of scores that break a careless formula; the last array has no rows at all.
+SCORES = (
+    np.array([[1e4, -1e4, 0.0, 1e4], [-1e4, -1e4, -1e4, -1e4], [1e4, 1e4, 1e4, 1e4]]),
+    np.array([[0.5, -np.inf, 1.5, -np.inf], [-np.inf, 2.0, -np.inf, -np.inf]]),
+    np.eye(4) * 1e4,
+    np.zeros((0, 4)),
+    np.array([[-3.0]]),
+)
+MASKED = (*SCORES, np.stack([NONE_LEFT, np.arange(4.0)]))
+MATRICES = (np.zeros((3, 2)), np.ones((2, 3)) * 1e4, np.eye(3) * 1e-4, np.zeros((0, 3, 2)))
+ADAM = {"step": 3, "learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
+W, G, M, V = RANDOM.normal(size=(4, 5))
+
+
+def _log_softmax_grad(x: Any, grad: Any) -> Any:
+    return grad - maths.softmax(x) * grad.sum(-1)[..., None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An example of a function, its gradient by the first argument, and extreme arguments.
+
+    `options` go with the example, `extreme_options`, where they differ, with the extremes.
+    """
+
+    arrays: Arrays
+    options: dict[str, Any] = field(default_factory=dict)
+    hand: Hand | None = None
+    smooth: bool = True
+    extremes: Sequence[Arrays] = ()
+    extreme_options: dict[str, Any] | None = None
+
+
+def _with_targets(scores: np.ndarray) -> Arrays:
+    """The scores, and the largest of each row as what occurred."""
+    return scores, scores.argmax(-1)
+
+
+ROWS: dict[str, Row] = {
+    "softmax": Row((LOGITS,), hand=maths.softmax_grad, extremes=[(x,) for x in MASKED]),
+    "softmax_grad": Row(
+        (LOGITS, LOGITS[::-1].copy()), extremes=[(x, np.ones_like(x)) for x in SCORES]
+    ),
+    "log_softmax": Row((LOGITS,), hand=_log_softmax_grad, extremes=[(x,) for x in MASKED]),
+    "logsumexp": Row(
+        (LOGITS,),
+        hand=lambda x, grad: maths.softmax(x) * grad[..., None],
+        extremes=[(x,) for x in MASKED],
+    ),
+    "cross_entropy": Row(
+        (LOGITS, TARGETS),
+        LOSS,
+        hand=lambda x, y, grad: maths.cross_entropy_grad(x, y, **LOSS) * grad[..., None],
+        extremes=[_with_targets(x) for x in SCORES],
+        extreme_options=PLAIN,
+    ),
+    "cross_entropy_grad": Row(
+        (LOGITS, TARGETS),
+        LOSS,
+        extremes=[_with_targets(x) for x in SCORES],
+        extreme_options=PLAIN,
+    ),
+    "adamw_step": Row(
+        (W, G, M, V**2),
+        {**ADAM, "weight_decay": 0.1},
+        extremes=[(W, G * 1e4, M, V**2), (W, G * 0, M * 0, V * 0), (W[:0],) * 4],
+    ),
+    "newton_schulz": Row(
+        (RANDOM.normal(size=(2, 4, 3)),), {"steps": 5}, extremes=[(x,) for x in MATRICES]
+    ),
+    "rotary_angles": Row(
+        (np.arange(5.0),),
+        {"d_head": 6, "base": 1e4},
+        extremes=[(np.array([-1e4, 1e4]),), (np.zeros(0),)],
+    ),
+    "sinusoid": Row(
+        (np.arange(5.0),),
+        {"d_model": 6, "base": 1e4},
+        extremes=[(np.array([-1e4, 1e4]),), (np.zeros(0),)],
+    ),
+    "keep_top_k": Row((LOGITS,), {"k": 2}, smooth=False, extremes=[(x,) for x in MASKED]),
+    "keep_top_p": Row((LOGITS,), {"p": 0.7}, smooth=False, extremes=[(x,) for x in MASKED]),
+}
+
+#: Functions of plain numbers: arguments by name, and the value worked out by hand.
+NUMBERS: dict[str, tuple[dict[str, float], float]] = {
+    "he_std": ({"n_in": 8}, 0.5),
+    "xavier_std": ({"n_in": 3, "n_out": 5}, 0.5),
+    "depth_scale": ({"n_layers": 8}, 0.25),
+    "constant": ({"step": 3, "warm_up": 4}, 0.75),
+    "linear": ({"step": 6, "warm_up": 4, "total": 8, "final": 0.5}, 0.75),
+    "cosine": ({"step": 5, "warm_up": 4, "total": 7, "final": 0.2}, 0.8),
+    "warm_up_stable_decay": (
+        {"step": 9, "warm_up": 4, "decay": 2, "total": 10, "final": 0.5},
+        0.75,
+    ),
+}
+
+
+def results(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def to_numpy(value: Any) -> list[np.ndarray]:
+    return [np.from_dlpack(each) for each in results(value)]
+
+
+def gradient_by_differences(function: Callable[..., Any], arrays: Arrays, weights: Any) -> Any:
+    """d sum(weights * function) / d the first array, by central differences."""
+
+    def total(first: np.ndarray) -> float:
+        outputs = results(function(first, *arrays[1:]))
+        return sum(float((w * y).sum()) for w, y in zip(weights, outputs, strict=True))
+
+    first, step = arrays[0], 1e-6
+    gradient = np.empty_like(first)
+    for index in np.ndindex(first.shape):
+        moved = np.zeros_like(first)
+        moved[index] = step
+        gradient[index] = (total(first + moved) - total(first - moved)) / (2 * step)
+    return gradient
+
+
+def gradient_by_autograd(function: Callable[..., Any], arrays: Arrays, weights: Any) -> Any:
+    """The same by torch."""
+    first, *rest = (torch.from_numpy(array) for array in arrays)
+    first = first.clone().requires_grad_()
+    outputs = results(function(first, *rest))
+    sums = [(torch.from_numpy(w) * y).sum() for w, y in zip(weights, outputs, strict=True)]
+    return torch.autograd.grad(sum(sums), first)[0].numpy()
+
+
+def test_every_public_function_has_a_row() -> None:
+    assert set(ROWS) | set(NUMBERS) == set(maths.__all__)
+
+
+def test_every_hand_gradient_belongs_to_a_function_that_is_held_against_autograd() -> None:
+    gradients = {name.removesuffix("_grad") for name in maths.__all__ if name.endswith("_grad")}
+    assert gradients <= {name for name, row in ROWS.items() if row.hand}
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.smooth])
+def test_hand_gradient_is_autograd_is_central_differences(name: str) -> None:
+    row = ROWS[name]
+
+    def function(*arrays: Any) -> Any:
+        return getattr(maths, name)(*arrays, **row.options)
+
+    outputs = results(function(*row.arrays))
+    weights = [np.random.default_rng(1).normal(size=y.shape) for y in outputs]
+    autograd = gradient_by_autograd(function, row.arrays, weights)
+    differences = gradient_by_differences(function, row.arrays, weights)
+    np.testing.assert_allclose(autograd, differences, rtol=1e-6, atol=1e-7)
+    if row.hand is not None:
+        hand = row.hand(*row.arrays, weights[0])
+        np.testing.assert_allclose(hand, autograd, rtol=1e-12, atol=1e-13)
+
+
+def in_every_library(
+    name: str, arrays: Arrays, options: dict[str, Any]
+) -> dict[str, list[np.ndarray]]:
+    function = getattr(maths, name)
+    libraries: dict[str, Callable[[np.ndarray], Any]] = {
+        "numpy": np.asarray,
+        "torch": torch.from_numpy,
+        "array_api_strict": array_api_strict.asarray,
+    }
+    return {
+        library: to_numpy(function(*map(convert, arrays), **options))
+        for library, convert in libraries.items()
+    }
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_array_library_gives_the_same(name: str) -> None:
+    answers = in_every_library(name, ROWS[name].arrays, ROWS[name].options)
+    for library in ("torch", "array_api_strict"):
+        for ours, theirs in zip(answers["numpy"], answers[library], strict=True):
+            np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-13, err_msg=library)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [(name, arrays) for name, row in ROWS.items() for arrays in row.extremes],
+)
+def test_extreme_inputs_give_numbers_without_a_warning(name: str, arrays: Arrays) -> None:
+    row = ROWS[name]
+    answers = in_every_library(name, arrays, row.extreme_options or row.options)
+    for library, values in answers.items():
+        for ours, theirs in zip(answers["numpy"], values, strict=True):
+            assert not np.isnan(theirs).any(), f"{library}: {theirs}"
+            np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-12, err_msg=library)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
+def test_gradients_that_flow_through_masks_are_numbers(name: str) -> None:
+    row = ROWS[name]
+    for arrays in row.extremes:
+        if np.isneginf(arrays[0]).all(-1).any():
+            continue
+        function = getattr(maths, name)
+        (first, *rest) = (torch.from_numpy(array) for array in arrays)
+        first = first.clone().requires_grad_()
+        outputs = function(first, *rest, **(row.extreme_options or row.options))
+        outputs[torch.isfinite(outputs)].sum().backward()
+        assert not first.grad.isnan().any()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_function_of_numbers_is_what_the_formula_says_by_hand(name: str) -> None:
+    arguments, expected = NUMBERS[name]
+    value = getattr(maths, name)(**arguments)
+    assert math.isclose(value, expected, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_float32_stays_float32(name: str) -> None:
+    row = ROWS[name]
+    narrow = [a.astype(np.float32) if a.dtype == np.float64 else a for a in row.arrays]
+    for value in results(getattr(maths, name)(*narrow, **row.options)):
+        assert value.dtype == np.float32

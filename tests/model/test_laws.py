@@ -1,0 +1,89 @@
+"""The laws of a causal language model, over every kind of part."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pellucid.errors import PellucidError
+from pellucid.model import NoCache
+from support.models import VARIANTS, build, random_ids
+
+every_variant = pytest.mark.parametrize("name", VARIANTS)
+
+
+@every_variant
+def test_causal_model_cannot_see_the_future(name: str) -> None:
+    model = build(VARIANTS[name])
+    ids = random_ids(2, 12)
+    changed = ids.clone()
+    changed[:, 7:] = (changed[:, 7:] + 5) % 23
+    before, after = model(ids), model(changed)
+    torch.testing.assert_close(before[:, :7], after[:, :7], rtol=0, atol=1e-12)
+    assert (before[:, 7] - after[:, 7]).abs().max() > 1e-3
+
+
+@every_variant
+def test_every_earlier_token_is_seen(name: str) -> None:
+    model = build(VARIANTS[name])
+    embedded = model.token_embedding(random_ids(1, 12)).detach().requires_grad_()
+    hidden = model.decoder(embedded, [NoCache() for _ in model.decoder.blocks])
+    (grad,) = torch.autograd.grad(hidden[0, -1].square().sum(), embedded)
+    assert (grad[0].norm(dim=-1) > 1e-9).all()
+
+
+@every_variant
+def test_batch_neighbours_change_nothing(name: str) -> None:
+    model = build(VARIANTS[name])
+    ids = random_ids(3, 10)
+    torch.testing.assert_close(model(ids)[1:2], model(ids[1:2]), rtol=0, atol=1e-12)
+
+
+@every_variant
+@pytest.mark.parametrize("cuts", [(1,) * 12, (5, 1, 6), (12,)])
+def test_cache_on_equals_cache_off(name: str, cuts: tuple[int, ...]) -> None:
+    model = build(VARIANTS[name])
+    ids = random_ids(2, 12)
+    caches = model.new_caches()
+    parts = [model(part, caches) for part in ids.split(list(cuts), dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), rtol=0, atol=1e-10)
+
+
+@every_variant
+def test_every_parameter_has_a_gradient(name: str) -> None:
+    model = build(VARIANTS[name])
+    model(random_ids(2, 16)).square().mean().backward()
+    idle = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # a bias of the keys moves every score of a row alike, which softmax does not see
+    assert [n for n in idle if not n.endswith("attention.key.bias")] == []
+
+
+@every_variant
+def test_same_seed_same_weights(name: str) -> None:
+    one, two, other = (build(VARIANTS[name], seed=seed) for seed in (3, 3, 4))
+    pairs = list(zip(one.parameters(), two.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b, _ in pairs)
+    assert any(not torch.equal(a, c) for a, _, c in pairs)
+
+
+def test_no_more_tokens_than_the_context_holds() -> None:
+    model = build(VARIANTS["rotary"])
+    with pytest.raises(PellucidError, match=r"17 tokens .* context holds 16"):
+        model(random_ids(1, 17))
+    caches = model.new_caches()
+    model(random_ids(1, 16), caches)
+    with pytest.raises(PellucidError, match="17 tokens"):
+        model(random_ids(1, 1), caches)
+
+
+def test_without_positions_only_the_mask_tells_the_order() -> None:
+    model = build(VARIANTS["no positions"])
+    ids = torch.tensor([[3, 4, 5, 6], [4, 3, 5, 6]])
+    first, second = model(ids)
+    # the last token gathers from the same set either way through one layer of keys and values;
+    # in the second layer the mask has already told the orders apart
+    assert (first[-1] - second[-1]).abs().max() > 1e-6
+    one_layer = build(VARIANTS["no positions"])
+    one_layer.decoder.blocks = one_layer.decoder.blocks[:1]
+    first, second = one_layer(ids)
+    torch.testing.assert_close(first[-1], second[-1], rtol=0, atol=1e-12)

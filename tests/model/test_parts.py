@@ -1,0 +1,178 @@
+"""Each part against its equation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from pellucid import config
+from pellucid.maths import depth_scale, he_std, xavier_std
+from pellucid.model import (
+    KeyValueCache,
+    LayerNorm,
+    RMSNorm,
+    Rotary,
+    assemble,
+    no_residual,
+    post_norm,
+    pre_norm,
+)
+from support.models import BASE, VARIANTS, build, random_ids, with_attention, with_stack
+
+
+def test_rms_norm_equals_torch_in_value_and_gradient() -> None:
+    norm = RMSNorm(8, eps=1e-6).double()
+    with torch.no_grad():
+        norm.gain.uniform_(0.5, 2.0, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
+    reference = F.rms_norm(x, (8,), norm.gain, 1e-6)
+    towards = torch.randn_like(x)
+    ours = torch.autograd.grad((norm(x) * towards).sum(), (x, norm.gain))
+    theirs = torch.autograd.grad((reference * towards).sum(), (x, norm.gain))
+    torch.testing.assert_close(norm(x), reference)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_rms_norm_of_bfloat16_is_computed_wide() -> None:
+    x = torch.randn(4, 64).bfloat16()
+    norm = RMSNorm(64, eps=1e-6)
+    wide = F.rms_norm(x.float(), (64,), norm.gain, 1e-6)
+    assert norm(x).dtype == torch.bfloat16
+    torch.testing.assert_close(norm(x).float(), wide, rtol=2**-7, atol=0)
+
+
+def test_layer_norm_has_the_moments_it_claims() -> None:
+    x = torch.randn(2, 5, 32, dtype=torch.float64) * 7 + 3
+    y = LayerNorm(32, eps=1e-9, bias=True).double()(x)
+    torch.testing.assert_close(
+        y.mean(-1), torch.zeros(2, 5, dtype=torch.float64), atol=1e-9, rtol=0
+    )
+    torch.testing.assert_close(y.var(-1, correction=0), torch.ones(2, 5, dtype=torch.float64))
+
+
+def test_rotary_scores_depend_on_the_distance_alone() -> None:
+    rotary = Rotary(context_length=64, d_head=8, base=10_000.0)
+    q, k = torch.randn(2, 1, 1, 1, 8).double()
+    scores = {
+        (m, n): (rotary.rotate(q, m) * rotary.rotate(k, n)).sum()
+        for m, n in ((3, 1), (40, 38), (61, 59))
+    }
+    first, *others = scores.values()
+    for other in others:
+        torch.testing.assert_close(first, other, rtol=1e-6, atol=1e-6)
+
+
+def test_rotary_keeps_lengths() -> None:
+    rotary = Rotary(context_length=32, d_head=8, base=100.0)
+    x = torch.randn(1, 2, 20, 8)
+    torch.testing.assert_close(rotary.rotate(x, 5).norm(dim=-1), x.norm(dim=-1))
+
+
+def test_grouped_heads_equal_full_heads_with_repeated_keys() -> None:
+    grouped = build(with_attention(n_kv_heads=2))
+    full = build(BASE)
+    weights = grouped.state_dict()
+    for name, value in list(weights.items()):
+        if "attention.key" in name or "attention.value" in name:
+            heads = value.unflatten(0, (2, 4))
+            weights[name] = heads.repeat_interleave(2, dim=0).flatten(0, 1)
+    full.load_state_dict(weights)
+    ids = random_ids(2, 9)
+    torch.testing.assert_close(grouped(ids), full(ids), rtol=0, atol=1e-10)
+
+
+def test_fused_attention_equals_the_equation() -> None:
+    model = build(BASE)
+    block = model.decoder.blocks[0]
+    x = torch.randn(2, 6, 16, dtype=torch.float64)
+    attention, positions = block.attention, model.decoder.positions
+
+    def heads(y: torch.Tensor) -> torch.Tensor:
+        return y.unflatten(-1, (4, 4)).transpose(1, 2)
+
+    q = positions.rotate(heads(attention.query(x)), 0)
+    k = positions.rotate(heads(attention.key(x)), 0)
+    scores = q @ k.mT / math.sqrt(4) + torch.full((6, 6), -math.inf).triu(1).double()
+    mixed = (scores.softmax(-1) @ heads(attention.value(x))).transpose(1, 2).flatten(2)
+    cache = KeyValueCache(context_length=16)
+    torch.testing.assert_close(attention.output(mixed), attention(x, positions, cache))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [(pre_norm, 3 + 10 * 6), (post_norm, 2 * (3 + 10 * 3)), (no_residual, 10 * 6)],
+)
+def test_residual_rules(rule, expected) -> None:  # type: ignore[no-untyped-def]
+    out = rule(torch.tensor(3.0), lambda x: 2 * x, lambda x: 10 * x)
+    assert out == expected
+
+
+def test_scaled_embeddings_are_multiplied_by_the_root_of_the_width() -> None:
+    plain = build(VARIANTS["tied and scaled"])
+    ids = random_ids(1, 4)
+    seen = []
+    plain.decoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    plain(ids)
+    torch.testing.assert_close(seen[0], plain.token_embedding(ids) * 4.0)
+
+
+def test_tied_head_is_the_embedding() -> None:
+    tied = build(VARIANTS["tied and scaled"])
+    assert tied.head_weight is tied.token_embedding.weight
+    assert not any(name.startswith("head") for name, _ in tied.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("weights", "std"),
+    [
+        (config.Normal(std=0.02), lambda n_in, n_out: 0.02),
+        (config.He(), lambda n_in, n_out: he_std(n_in)),
+        (config.Xavier(), xavier_std),
+    ],
+)
+@pytest.mark.parametrize("outputs", ["plain", "depth_scaled", "zero"])
+def test_initialisation_has_the_standard_deviation_it_claims(weights, std, outputs) -> None:  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    wide = replace(
+        with_stack(feed_forward=config.MLP(d_ff=512, activation="relu", bias=True)),
+        d_model=256,
+        initialisation=config.Initialisation(weights=weights, embedding_std=0.5, outputs=outputs),
+    )
+    model = assemble(wide, seed=1)
+    scale = {"plain": 1.0, "depth_scaled": depth_scale(2), "zero": 0.0}[outputs]
+    block = model.decoder.blocks[0]
+    up, down = block.feed_forward.up, block.feed_forward.down
+    assert up.weight.std().item() == pytest.approx(std(256, 512), rel=0.02)
+    assert down.weight.std().item() == pytest.approx(std(512, 256) * scale, rel=0.02)
+    assert not up.bias.any()
+    assert (block.attention_norm.gain == 1).all()
+    assert model.token_embedding.weight.std().item() == pytest.approx(0.5, rel=0.03)
+
+
+def test_a_users_own_module_can_be_a_part() -> None:
+    from torch import nn
+
+    from pellucid.model import Block, NoPositions, Stack, Transformer
+
+    class Average(nn.Module):
+        def forward(self, x, positions, cache):  # type: ignore[no-untyped-def]
+            return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+    block = Block(
+        attention=Average(),
+        feed_forward=nn.Linear(8, 8),
+        attention_norm=nn.Identity(),
+        feed_forward_norm=nn.LayerNorm(8),
+        residual=pre_norm,
+    )
+    model = Transformer(
+        token_embedding=nn.Embedding(11, 8),
+        decoder=Stack(blocks=[block], positions=NoPositions()),
+        context_length=5,
+        tied=False,
+    )
+    assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 11)

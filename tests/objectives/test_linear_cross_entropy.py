@@ -1,0 +1,109 @@
+"""The fused loss against the equation of `maths`, against torch, and against itself in parts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from pellucid import maths
+from pellucid.batches import IGNORED
+from pellucid.objectives import linear_cross_entropy
+
+
+@pytest.fixture(params=[1, 7, 1000], ids=lambda rows: f"chunks of {rows}")
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    import sys
+
+    here = sys.modules["pellucid.objectives.linear_cross_entropy"]
+    monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
+    monkeypatch.setattr(here, "_CHUNK_LOGITS", 1)
+    return request.param
+
+
+def inputs(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(30, 8, dtype=dtype, generator=generator, requires_grad=True)
+    weight = torch.randn(17, 8, dtype=dtype, generator=generator, requires_grad=True)
+    targets = torch.randint(17, (30,), generator=generator)
+    targets[[2, 11]] = IGNORED
+    return hidden, weight, targets
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("z_loss", [0.0, 1e-2])
+def test_value_and_gradient_equal_the_equation(
+    chunk: int, label_smoothing: float, z_loss: float
+) -> None:
+    hidden, weight, targets = inputs()
+    result = linear_cross_entropy(
+        hidden, weight, targets, divisor=28, label_smoothing=label_smoothing, z_loss=z_loss
+    )
+    seen = targets != IGNORED
+    logits = (hidden @ weight.T)[seen]
+    equation = maths.cross_entropy(
+        logits, targets[seen], label_smoothing=label_smoothing, z_loss=z_loss
+    )
+    plain = equation.sum() / 28
+    torch.testing.assert_close(result.loss, plain)
+    torch.testing.assert_close(
+        result.token_losses[seen], maths.cross_entropy(logits, targets[seen])
+    )
+    torch.testing.assert_close(result.log_z[seen], logits.logsumexp(-1))
+    ours = torch.autograd.grad(result.loss * 3, (hidden, weight))
+    theirs = torch.autograd.grad(plain * 3, (hidden, weight))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_equals_torch_with_its_own_smoothing_and_ignored_positions() -> None:
+    hidden, weight, targets = inputs()
+    ours = linear_cross_entropy(hidden, weight, targets, divisor=28, label_smoothing=0.2).loss
+    theirs = F.cross_entropy(hidden @ weight.T, targets, label_smoothing=0.2)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_ignored_positions_have_exactly_no_gradient(chunk: int) -> None:
+    hidden, weight, targets = inputs()
+    linear_cross_entropy(
+        hidden, weight, targets, divisor=28, label_smoothing=0.1, z_loss=0.1
+    ).loss.backward()
+    assert hidden.grad is not None
+    assert (hidden.grad[targets == IGNORED] == 0).all()
+    assert (hidden.grad[targets != IGNORED].abs().sum(-1) > 0).all()
+
+
+def test_only_what_needs_a_gradient_gets_one() -> None:
+    hidden, weight, targets = inputs()
+    linear_cross_entropy(hidden.detach(), weight, targets, divisor=1).loss.backward()
+    assert weight.grad is not None
+    weight.grad = None
+    linear_cross_entropy(hidden, weight.detach(), targets, divisor=1).loss.backward()
+    assert weight.grad is None
+    assert hidden.grad is not None
+
+
+def test_under_autocast_the_loss_is_float32_and_near_the_wide_one() -> None:
+    hidden, weight, targets = inputs(torch.float32)
+    wide = linear_cross_entropy(hidden, weight, targets, divisor=28)
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow = linear_cross_entropy(hidden, weight, targets, divisor=28)
+    assert narrow.loss.dtype == narrow.token_losses.dtype == narrow.log_z.dtype == torch.float32
+    torch.testing.assert_close(narrow.loss, wide.loss, rtol=5e-3, atol=0)
+    narrow.loss.backward()
+    assert hidden.grad is not None
+    assert hidden.grad.dtype == torch.float32
+
+
+def test_huge_logits_stay_finite() -> None:
+    hidden, weight, targets = inputs(torch.float32)
+    result = linear_cross_entropy(hidden * 1e3, weight * 1e2, targets, divisor=28)
+    result.loss.backward()
+    assert torch.isfinite(result.loss)
+    assert hidden.grad is not None
+    assert torch.isfinite(hidden.grad).all()
+
+
+def test_a_uniform_guess_costs_the_logarithm_of_the_vocabulary() -> None:
+    targets = torch.arange(5)
+    loss = linear_cross_entropy(torch.zeros(5, 3), torch.randn(5, 3), targets, divisor=5).loss
+    assert loss.item() == pytest.approx(torch.tensor(5.0).log().item())

@@ -1,0 +1,201 @@
+"""Optimisers against the equations of `maths`; the gate; the groups; the schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pellucid import config, maths
+from pellucid.optim import assemble_optimiser, assemble_schedule, gate, group
+from support.models import BASE, build
+
+ADAMW = config.AdamW(learning_rate=0.1, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.3)
+ADAM = config.Adam(learning_rate=0.1, betas=(0.9, 0.95), eps=1e-8, l2=0.3)
+SGD = config.SGD(learning_rate=0.1, momentum=0.9, l2=0.3)
+MUON = config.Muon(
+    learning_rate=0.1, momentum=0.9, weight_decay=0.3, newton_schulz_steps=5, rest=ADAMW
+)
+EVERY: dict[str, config.Optimiser] = {"AdamW": ADAMW, "Adam": ADAM, "SGD": SGD, "Muon": MUON}
+every_optimiser = pytest.mark.parametrize("name", EVERY)
+
+
+def parameters() -> dict[str, torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"blocks.0.up.weight": (6, 4), "token_embedding.weight": (9, 4), "gain": (4,)}
+    return {
+        name: torch.nn.Parameter(torch.randn(shape, generator=generator))
+        for name, shape in shapes.items()
+    }
+
+
+def open_gate(gradients: list[torch.Tensor], clip_norm: float | None = None):  # type: ignore[no-untyped-def]
+    return gate(gradients, torch.tensor(1.0), clip_norm=clip_norm, blocked=torch.zeros(()))
+
+
+def set_gradients(named: dict[str, torch.nn.Parameter], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in named.values():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def test_adamw_equals_the_equation_over_steps() -> None:
+    named = parameters()
+    optimiser = assemble_optimiser(ADAMW, named.items())
+    state = {n: (p.detach().clone(), p * 0, p * 0) for n, p in named.items()}
+    for step in range(1, 5):
+        set_gradients(named, step)
+        for name, (w, m, v) in state.items():
+            decay = 0.0 if name == "gain" else 0.3
+            state[name] = maths.adamw_step(
+                w, named[name].grad, m, v, step=step, learning_rate=0.05, beta1=0.9, beta2=0.95,
+                eps=1e-8, weight_decay=decay,
+            )  # fmt: skip
+        optimiser.step(open_gate(optimiser.gradients()), factor=0.5)
+    for name, (w, _, _) in state.items():
+        torch.testing.assert_close(named[name].detach(), w.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_adam_couples_its_penalty_and_adamw_does_not() -> None:
+    moved = {}
+    for kind in (ADAM, ADAMW):
+        named = parameters()
+        before = named["token_embedding.weight"].detach().clone()
+        optimiser = assemble_optimiser(kind, named.items())
+        for parameter in named.values():
+            parameter.grad = torch.zeros_like(parameter)
+        optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+        moved[type(kind)] = (named["token_embedding.weight"] / before).detach()
+    torch.testing.assert_close(moved[config.AdamW], torch.full((9, 4), 1 - 0.1 * 0.3))
+    # through the adaptive denominator the penalty alone moves every weight by the learning rate
+    assert moved[config.Adam].std() > 0.05
+
+
+def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw() -> None:
+    named = parameters()
+    before = {name: p.detach().clone() for name, p in named.items()}
+    optimiser = assemble_optimiser(MUON, named.items())
+    set_gradients(named, 1)
+    gradient = named["blocks.0.up.weight"].grad
+    assert gradient is not None
+    direction = maths.newton_schulz((gradient * 1.9).bfloat16(), steps=5).float()
+    optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+    rate = 0.1 * math.sqrt(6 / 4)
+    torch.testing.assert_close(
+        named["blocks.0.up.weight"].detach(),
+        before["blocks.0.up.weight"] * (1 - 0.1 * 0.3) - rate * direction,
+    )
+    other = parameters()
+    plain = assemble_optimiser(ADAMW, other.items())
+    set_gradients(other, 1)
+    plain.step(open_gate(plain.gradients()), factor=1.0)
+    # the gate of the first saw another norm, but neither was clipped
+    torch.testing.assert_close(named["token_embedding.weight"], other["token_embedding.weight"])
+
+
+@every_optimiser
+def test_clipping_is_the_same_as_shrinking_the_gradients_first(name: str) -> None:
+    ends = []
+    for fold in (True, False):
+        named = parameters()
+        optimiser = assemble_optimiser(EVERY[name], named.items())
+        for step in range(3):
+            set_gradients(named, step)
+            if not fold:
+                torch.nn.utils.clip_grad_norm_(named.values(), 0.5)
+            clip = 0.5 if fold else None
+            optimiser.step(open_gate(optimiser.gradients(), clip), factor=1.0)
+        ends.append([p.detach() for p in named.values()])
+    # Muon orthogonalises in bfloat16, where a last bit of the scale shows
+    tolerance = 2e-2 if name == "Muon" else 1e-5
+    torch.testing.assert_close(ends[0], ends[1], rtol=tolerance, atol=tolerance)
+
+
+@every_optimiser
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_update_that_is_not_finite_is_skipped_and_so_are_all_after_it(
+    name: str, bad: float
+) -> None:
+    named = parameters()
+    optimiser = assemble_optimiser(EVERY[name], named.items())
+    set_gradients(named, 0)
+    optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+    weights = {n: p.detach().clone() for n, p in named.items()}
+    memory = {n: t.clone() for n, t in optimiser.state_tensors().items()}
+    blocked = torch.zeros(())
+    for step in (1, 2):
+        set_gradients(named, step)
+        if step == 1:
+            named["gain"].grad[0] = bad  # type: ignore[index]
+        opened = gate(optimiser.gradients(), torch.tensor(1.0), clip_norm=1.0, blocked=blocked)
+        blocked = opened.blocked
+        optimiser.step(opened, factor=1.0)
+    assert blocked == 1
+    assert all(torch.equal(p, weights[n]) for n, p in named.items())
+    assert all(torch.equal(t, memory[n]) for n, t in optimiser.state_tensors().items())
+
+
+def test_a_loss_that_is_not_finite_blocks_too() -> None:
+    opened = gate([torch.ones(3)], torch.tensor(math.nan), clip_norm=None, blocked=torch.zeros(()))
+    assert opened.blocked == 1
+
+
+@every_optimiser
+def test_memory_comes_back_whole(name: str) -> None:
+    ends = []
+    for interrupted in (False, True):
+        named = parameters()
+        optimiser = assemble_optimiser(EVERY[name], named.items())
+        for step in range(4):
+            if interrupted and step == 2:
+                saved = {n: t.clone() for n, t in optimiser.state_tensors().items()}
+                optimiser = assemble_optimiser(EVERY[name], named.items())
+                optimiser.load_state_tensors(saved)
+            set_gradients(named, step)
+            optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+        ends.append([p.detach().clone() for p in named.values()])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+def test_groups_cover_every_parameter_once_by_name_and_shape() -> None:
+    model = build(BASE)
+    groups = group(model.named_parameters())
+    names = [name for part in groups.every for name in part.parameters]
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+    assert set(groups.embeddings.parameters) == {"token_embedding.weight", "head.weight"}
+    assert all(p.ndim == 2 for p in groups.hidden.parameters.values())
+    assert all(p.ndim == 1 for p in groups.vectors.parameters.values())
+    assert [part.decays for part in groups.every] == [True, True, False]
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    named = parameters()
+    named["gain"].requires_grad_(False)
+    assert not group(named.items()).vectors.parameters
+
+
+SCHEDULES: dict[str, tuple[config.Schedule, Callable[[int], float]]] = {
+    "constant": (config.Constant(warm_up=0.1), lambda n: maths.constant(n, warm_up=10)),
+    "linear": (
+        config.Linear(warm_up=0.1, final=0.2),
+        lambda n: maths.linear(n, warm_up=10, total=100, final=0.2),
+    ),
+    "cosine": (
+        config.Cosine(warm_up=0.1, final=0.2),
+        lambda n: maths.cosine(n, warm_up=10, total=100, final=0.2),
+    ),
+    "stable": (
+        config.WarmUpStableDecay(warm_up=0.1, decay=0.3, final=0.0),
+        lambda n: maths.warm_up_stable_decay(n, warm_up=10, decay=30, total=100, final=0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_shares_become_steps_and_no_update_is_wasted_on_rate_zero(name: str) -> None:
+    schedule, equation = SCHEDULES[name]
+    factor = assemble_schedule(schedule, total=100)
+    assert [factor(step) for step in range(100)] == [equation(step + 1) for step in range(100)]
+    assert factor(0) == pytest.approx(0.1)

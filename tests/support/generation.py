@@ -1,0 +1,43 @@
+"""A model that writes what it is told to: for tests of how text is put together and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pellucid.model import KeyValueCache
+
+
+class Scripted:
+    """Whatever it reads, it goes on with the ids of its script, and then repeats the last one.
+
+    The script of row r is `scripts[r]`; it starts after the `lengths[r]` tokens of the prompt.
+    """
+
+    context_length = 512
+
+    def __init__(
+        self, vocab_size: int, scripts: Sequence[Sequence[int]], lengths: Sequence[int]
+    ) -> None:
+        self.head_weight = torch.eye(vocab_size)
+        self._scripts = scripts
+        self._lengths = lengths
+
+    def eval(self) -> None:
+        """There is no dropout to turn off."""
+
+    def new_caches(self) -> list[KeyValueCache]:
+        """One cache, to count what was read."""
+        return [KeyValueCache(context_length=self.context_length)]
+
+    def hidden_states(self, ids: Tensor, caches: list[KeyValueCache]) -> Tensor:
+        """One-hot states: with the identity as head they are the logits."""
+        caches[0].length += ids.shape[1]
+        at = caches[0].length
+        following = [
+            script[min(max(at - length, 0), len(script) - 1)]
+            for script, length in zip(self._scripts, self._lengths, strict=True)
+        ]
+        return self.head_weight[following][:, None].expand(-1, ids.shape[1], -1)

@@ -1,0 +1,198 @@
+"""The pages say what the code does: each of their facts is held against it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import tomllib
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import pytest
+
+import pellucid.config
+from pellucid import errors
+from pellucid.cli.main import parser
+from pellucid.config import parse_toml, run_from_table
+from pellucid.counting import parameter_count
+from pellucid.presets import find
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in vars(pellucid.config).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+}
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    """The blocks of a page that are fenced as `language`."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+
+
+def rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The cells of each row of each table."""
+    for line in lines:
+        if line.startswith("|"):
+            yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def documented_keys(kind: str) -> set[str]:
+    """The keys that docs/config.md gives a kind: in its row, or in the table under its heading."""
+    page = prose(DOCS / "config.md")
+    for cells in rows(page.splitlines()):
+        if cells[0] == f"`{kind}`" and len(cells) == 3:
+            return set(quoted(cells[1]))
+    section = re.search(rf"^### `{kind}`\n(.*?)(?=^#|^Kinds of|\Z)", page, re.M | re.S)
+    if section is None:
+        raise AssertionError(f"docs/config.md says nothing of {kind}")
+    return {key for cells in rows(section[1].splitlines()) for key in quoted(cells[0])}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_config_page_gives_each_kind_exactly_its_keys(kind: str) -> None:
+    assert documented_keys(kind) == {field.name for field in dataclasses.fields(KINDS[kind])}
+
+
+def test_config_page_names_every_word_that_a_choice_allows() -> None:
+    page = (DOCS / "config.md").read_text("utf-8")
+    allowed = {
+        word
+        for kind in KINDS.values()
+        for hint in typing.get_type_hints(kind).values()
+        if typing.get_origin(hint) is Literal
+        for word in typing.get_args(hint)
+    }
+    assert "relu_squared" in allowed
+    assert {word for word in allowed if f'`"{word}"`' not in page} == set()
+
+
+def test_config_page_says_which_values_may_be_absent() -> None:
+    absent = {
+        field
+        for kind in KINDS.values()
+        for field, hint in typing.get_type_hints(kind).items()
+        if type(None) in typing.get_args(hint)
+    }
+    cells = {
+        key: row[1]
+        for row in rows((DOCS / "config.md").read_text("utf-8").splitlines())
+        for key in quoted(row[0])
+        if row[1].endswith("absent")
+    }
+    assert set(cells) == absent
+
+
+@pytest.mark.parametrize("block", fenced(DOCS / "config.md", "toml"))
+def test_every_toml_block_of_the_config_page_is_a_run(block: str) -> None:
+    run_from_table(parse_toml(block, "docs/config.md"), find)
+
+
+def test_the_bigger_model_has_the_parameters_that_the_page_says() -> None:
+    (block,) = (b for b in fenced(DOCS / "config.md", "toml") if "d_model = 384" in b)
+    run = run_from_table(parse_toml(block, "docs/config.md"), find, ["model.vocab_size=8192"])
+    page = (DOCS / "config.md").read_text("utf-8")
+    assert f"{parameter_count(run.model) / 1e6:.1f} million parameters" in page
+
+
+def commands(page: Path) -> list[str]:
+    """The `pellucid` commands in a page's shell blocks, up to a pipe."""
+    text = "".join(fenced(page, "(?:sh|bash|console)")).replace("\\\n", " ")
+    lines = (line.removeprefix("$ ").split(" | ")[0] for line in text.splitlines())
+    return [line for line in lines if line.startswith("pellucid ")]
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, id=f"{named(p)}: {c}") for p in PAGES for c in commands(p)]
+)
+def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
+    words = shlex.split(command, comments=True)[1:]
+    try:
+        arguments = parser().parse_args(words)
+    except SystemExit as end:  # --help and --version end so, with 0
+        assert not end.code, command
+        return
+    run_from_table({"base": "nano"}, find, getattr(arguments, "set", []))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    inside = [t for t in targets if not re.match(r"[a-z]+:", t)]
+    for target in inside:
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{named(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{named(page)} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which a page's headings can be linked to."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_source_file_that_a_page_names_is_there(page: Path) -> None:
+    names = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", prose(page))
+    places = (ROOT / "src" / "pellucid", ROOT)
+    missing = [name for name in names if not any((place / name).is_file() for place in places)]
+    assert missing == []
+
+
+def layers() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = cast("list[dict[str, Any]]", project["tool"]["importlinter"]["contracts"])
+    (found,) = (c["layers"] for c in contracts if c["type"] == "layers")
+    return found
+
+
+def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None:
+    (shown,) = (b for b in fenced(DOCS / "architecture.md", "text") if b.startswith("cli\n"))
+    assert shown.split("\n")[:-1] == layers()
+
+
+def test_the_architecture_page_has_a_row_for_each_room() -> None:
+    rooms = {name for layer in layers() for name in layer.split(" | ")}
+    table = rows((DOCS / "architecture.md").read_text("utf-8").splitlines())
+    told = {name.strip("/") for cells in table if len(cells) == 4 for name in quoted(cells[0])}
+    assert told == rooms
+
+
+def exit_codes() -> list[list[str]]:
+    return list(rows((DOCS / "exit-codes.md").read_text("utf-8").splitlines()))
+
+
+def test_the_exit_code_table_is_the_one_of_the_code() -> None:
+    told = {cells[1].strip("`"): int(cells[0]) for cells in exit_codes() if cells[0].isdigit()}
+    assert told == {code.name: code.value for code in errors.ExitCode}
+
+
+def test_the_table_of_exceptions_is_the_tree_of_the_code() -> None:
+    told = {
+        cells[0].strip("`"): int(cells[1])
+        for cells in exit_codes()
+        if cells[0].startswith("`") and cells[1].isdigit()
+    }
+    tree = [errors.PellucidError, *errors.PellucidError.__subclasses__()]
+    own = [error for error in tree if error.__module__ == "pellucid.errors"]
+    assert told == {error.__name__: int(error.exit_code) for error in own}
