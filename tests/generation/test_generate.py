@@ -7,8 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.generation import Scripted
-from support.models import BASE, VARIANTS, build, random_ids
 
 from pellucid.errors import PellucidError, TextError
 from pellucid.generation import Sampling, choose, continue_ids, generate, stream
@@ -16,11 +14,14 @@ from pellucid.generation.generate import window_start
 from pellucid.model import Transformer
 from pellucid.text import Tokenizer
 from pellucid.text.tokenizers import train_byte_pairs, train_bytes, train_characters
+from support.generation import Scripted
+from support.models import BASE, VARIANTS, build, random_ids
 
 GREEDY = Sampling(temperature=0.0)
 SAMPLED = Sampling(temperature=1.0, top_k=12, top_p=0.95, seed=5)
-#: Twice the context and more, so that the window moves several times.
-LONG = 40
+#: Past the context of 16, so that the window moves, twice from a short prompt.
+LONG = 24
+POSITIONS = ("rotary", "learned", "sinusoidal", "no positions")
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +62,15 @@ def test_greedy_is_the_argmax_of_the_models_own_logits() -> None:
         ids.append(token)
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", [*POSITIONS, "grouped", "multi-query", "qk-norm", "post-norm"])
 @pytest.mark.parametrize("how", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("n_prompt", [1, 5, 30])
-def test_with_and_without_cache_the_same_tokens_are_written(
-    kind: str, how: Sampling, n_prompt: int
-) -> None:
+def test_with_and_without_cache_the_same_tokens_are_written(kind: str, how: Sampling) -> None:
     model = build(VARIANTS[kind])
-    prompt = random_ids(1, n_prompt)[0].tolist()
-    cached = first(LONG, model, prompt, how)
-    assert cached == first(LONG, model, prompt, how, cache=False)
-    assert len(set(cached)) > 1
+    for n_prompt in (2, 19):
+        prompt = random_ids(1, n_prompt)[0].tolist()
+        cached = first(LONG, model, prompt, how)
+        assert cached == first(LONG, model, prompt, how, cache=False)
+        assert len(set(cached)) > 1
 
 
 def test_past_the_context_the_model_sees_the_latest_tokens() -> None:
@@ -102,8 +101,9 @@ def test_a_seed_decides_the_text_and_another_seed_another() -> None:
 
 
 def test_writing_leaves_the_global_random_state_alone() -> None:
+    model = build(BASE)
     before = torch.random.get_rng_state()
-    first(5, build(BASE), [3], SAMPLED)
+    first(5, model, [3], SAMPLED)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -123,10 +123,10 @@ def test_rows_draw_independently_from_the_models_distribution() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 20.515  # 99.9 %, 5 degrees of freedom
 
 
-@pytest.mark.parametrize("kind", ["rotary", "learned", "sinusoidal", "no positions", "grouped"])
+@pytest.mark.parametrize("kind", [*POSITIONS, "grouped"])
 def test_a_prompt_in_a_batch_goes_on_as_it_does_alone(kind: str) -> None:
     model = build(VARIANTS[kind])
-    lengths = (1, 9, 4, 30, 16, 17)
+    lengths = (1, 9, 17, 22)
     prompts = [random_ids(1, n, seed=n)[0].tolist() for n in lengths]
     written: list[list[int]] = [[] for _ in prompts]
     for tokens in islice(continue_ids(model, prompts, GREEDY), LONG + max(lengths)):
@@ -155,8 +155,8 @@ def test_an_empty_list_of_ids_is_refused() -> None:
 
 
 def test_streaming_adds_up_to_the_text(writer: Transformer, tokenizer: Tokenizer) -> None:
-    for seed in range(5):
-        how = replace(SAMPLED, seed=seed, max_new_tokens=60, top_k=None, stop=("e", "ab"))
+    for seed in range(2):
+        how = replace(SAMPLED, seed=seed, max_new_tokens=30, top_k=None, stop=("e", "ab"))
         (whole,) = generate(writer, tokenizer, ["to see"], how)
         assert "".join(stream(writer, tokenizer, "to see", how)) == whole.text
 
@@ -220,6 +220,15 @@ def test_a_stop_text_that_spans_tokens_is_honoured(
     assert (streamed, whole, stopped) == (expected, expected, "stop")
 
 
+def until_a_stop(text: str, stops: tuple[str, ...]) -> str:
+    """Letter by letter: where a stop text is complete, what stood before it."""
+    for end in range(len(text) + 1):
+        places = [text[:end].find(stop) for stop in stops if stop in text[:end]]
+        if places:
+            return text[: min(places)]
+    return text
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     text=st.text("abé ", max_size=25),
@@ -231,12 +240,8 @@ def test_nothing_of_a_stop_text_leaks_while_streaming(
 ) -> None:
     tokenizer = train_bytes()
     ids = [*tokenizer.encode(text), tokenizer.end_id]
-    streamed, whole, _, _ = told(
-        tokenizer, "p", ids, replace(GREEDY, stop=stop, max_new_tokens=n)
-    )
-    readable = tokenizer.decode(ids[:n]).rstrip("�")
-    places = [readable.find(each) for each in stop if each in readable]
-    assert streamed == whole == readable[: min(places, default=None)]
+    streamed, whole, _, _ = told(tokenizer, "p", ids, replace(GREEDY, stop=stop, max_new_tokens=n))
+    assert streamed == whole == until_a_stop(tokenizer.decode(ids[:n]).rstrip("�"), stop)
 
 
 def test_a_stop_text_in_the_prompt_does_not_stop(tokenizer: Tokenizer) -> None:

@@ -180,15 +180,15 @@ SCHEDULES: dict[str, tuple[config.Schedule, Callable[[int], float]]] = {
     "constant": (config.Constant(warm_up=0.1), lambda n: maths.constant(n, warm_up=10)),
     "linear": (
         config.Linear(warm_up=0.1, final=0.2),
-        lambda n: maths.linear(n, warm_up=10, total=100, final=0.2),
+        lambda n: maths.linear(n, warm_up=10, total=101, final=0.2),
     ),
     "cosine": (
         config.Cosine(warm_up=0.1, final=0.2),
-        lambda n: maths.cosine(n, warm_up=10, total=100, final=0.2),
+        lambda n: maths.cosine(n, warm_up=10, total=101, final=0.2),
     ),
     "stable": (
         config.WarmUpStableDecay(warm_up=0.1, decay=0.3, final=0.0),
-        lambda n: maths.warm_up_stable_decay(n, warm_up=10, decay=30, total=100, final=0.0),
+        lambda n: maths.warm_up_stable_decay(n, warm_up=10, decay=30, total=101, final=0.0),
     ),
 }
 
@@ -199,3 +199,4 @@ def test_shares_become_steps_and_no_update_is_wasted_on_rate_zero(name: str) -> 
     factor = assemble_schedule(schedule, total=100)
     assert [factor(step) for step in range(100)] == [equation(step + 1) for step in range(100)]
     assert factor(0) == pytest.approx(0.1)
+    assert factor(99) > getattr(schedule, "final", 0.0)

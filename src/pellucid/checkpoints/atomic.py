@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import safetensors
+
 from pellucid.errors import CheckpointError
 
 #: A folder whose name ends so is unfinished, whoever left it.
@@ -68,8 +70,9 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 def _disk_errors(path: Path) -> Generator[None]:
     try:
         yield
-    except OSError as error:
-        why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+    except (OSError, safetensors.SafetensorError) as error:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        why = "the disk is full" if full else str(error)
         raise CheckpointError(
             f"{path} could not be written: {why}; what was saved before is whole: "
             "make room, then resume"

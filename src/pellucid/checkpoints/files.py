@@ -79,6 +79,8 @@ def verify(folder: Path) -> None:
             f"{folder} has checkpoint format {manifest.get('format')!r}; pellucid {__version__} "
             f"reads format {FORMAT}: use pellucid {manifest.get('pellucid', 'of its time')} for it"
         )
+    if not isinstance(manifest.get("sha256"), dict):
+        raise CheckpointError(f"{folder / MANIFEST} is damaged: it has no checksums")
     for name, expected in cast("dict[str, str]", manifest["sha256"]).items():
         file = folder / name
         if not file.is_file():

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from pellucid.cli import attach, evaluate, generate, presets, train, verify_resume
+from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
@@ -43,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if words is None else words
     arguments = parser().parse_args(words)
-    _let_no_letter_stop_us()
+    settle()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -59,7 +60,18 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         sys.stdout = None
         return ExitCode.DONE
+    except OSError as error:
+        say_error(_of_the_disk(error), as_json=arguments.json)
+        return ExitCode.BAD_INPUT
     return ExitCode.DONE
+
+
+def _of_the_disk(error: OSError) -> PellucidError:
+    where = "a file" if error.filename is None else str(error.filename)
+    return PellucidError(
+        f"{where} cannot be read or written: {error.strerror or error}; make room or look at its "
+        "permissions, and try again: earlier checkpoints are whole"
+    )
 
 
 def _refuse_broken_text(words: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
-from pellucid.config import Run, encode, run_from_table, run_to_toml
+from pellucid.config import BytePairs, Run, encode, run_from_table, run_to_toml
 from pellucid.counting import flops_per_token, memory, parameter_count, parameters
 from pellucid.presets import PRESETS, diff, find
 
@@ -69,9 +69,8 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 def _count(arguments: argparse.Namespace) -> None:
     run = run_from_table({"base": arguments.name}, find, arguments.set)
-    if run.model.vocab_size is None:
-        tokenizer = run.text.tokenizer
-        rows = getattr(tokenizer, "vocab_size", 258)
+    if run.model.vocab_size is None and isinstance(run.text.tokenizer, BytePairs):
+        rows = run.text.tokenizer.vocab_size
         run = run_from_table(encode(run), find, [f"model.vocab_size={rows}"])
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)

@@ -70,7 +70,7 @@ def _decode_union(members: tuple[Any, ...], data: object, at: str) -> object:
     tag = data if isinstance(data, str) else _table(data, at).get("kind")
     if tag is None:
         raise ConfigError(f"{at}: missing 'kind'; choices: {', '.join(by_name)}")
-    if tag not in by_name:
+    if not isinstance(tag, str) or tag not in by_name:
         raise ConfigError(
             f"{at}: unknown kind {tag!r}{_did_you_mean(str(tag), by_name)}; "
             f"choices: {', '.join(by_name)}"

@@ -102,7 +102,7 @@ class Panel:
         if self._sampled is not None:
             parts += [Text(""), *_sentence(self._sampled, self._first)]
         if self._note:
-            parts.append(Text(self._note, style="dim", overflow="ellipsis", no_wrap=True))
+            parts.append(Text(self._note, style="dim", overflow="fold"))
         return Frame(
             Group(*parts),  # pyright: ignore[reportArgumentType]
             title=self._title(),

@@ -18,7 +18,8 @@ def _maximum(x: Array) -> Array:
 
 def _not_zero(total: Array) -> Array:
     """The totals of the rows, and 1 where a row is -inf throughout; nan stays nan."""
-    return namespace(total).where(total == 0, 1.0, total)
+    xp = namespace(total)
+    return xp.where(total == 0, xp.ones_like(total), total)
 
 
 def logsumexp(x: Array) -> Array:
@@ -40,7 +41,8 @@ def logsumexp(x: Array) -> Array:
     xp = namespace(x)
     top = _maximum(x)
     total = xp.sum(xp.exp(x - top), axis=-1, keepdims=True)
-    log_z = xp.where(total == 0, -xp.inf, xp.log(_not_zero(total)) + top)
+    log_z = xp.log(_not_zero(total)) + top
+    log_z = xp.where(total == 0, xp.full_like(log_z, -xp.inf), log_z)
     return xp.squeeze(log_z, axis=-1)
 
 

@@ -20,8 +20,9 @@ from torch.nn import functional as F
 from pellucid.batches import IGNORED
 from pellucid.typed import apply_function
 
-#: Logits alive at a time (about 64 MB in float32); chunks of fewer rows starve the matrix product.
-_CHUNK_LOGITS = 2**24
+#: Logits alive at a time. 16 MB in float32: glibc keeps blocks up to 32 MB for the next chunk, larger
+#: ones it returns, and every page of them is faulted in again. Fewer rows starve the matrix product.
+_CHUNK_LOGITS = 2**22
 _LEAST_ROWS = 256
 
 
@@ -96,19 +97,22 @@ class _Function(torch.autograd.Function):
             logits = F.linear(here, matrix).to(wide)
             seen = (targets[part] != IGNORED).to(wide)
             index = targets[part].clamp(min=0)[:, None]
-            z = torch.logsumexp(logits, dim=-1)
             score = logits.gather(1, index)[:, 0]
+            mean = logits.mean(-1) if label_smoothing else score
+            # softmax in place, one exponential for both log Z and p
+            top = logits.amax(-1)
+            errors = logits.sub_(top[:, None]).exp_()
+            total = errors.sum(-1)
+            z = top + total.log()
             token_losses[part] = (z - score) * seen
             log_z[part] = z
             if label_smoothing or z_loss:
-                smooth = label_smoothing * (score - logits.mean(-1)) + z_loss * z.square()
-                penalty += (smooth * seen).sum()
+                extra = label_smoothing * (score - mean) + z_loss * z.square()
+                penalty += (extra * seen).sum()
             if not (by_hidden or by_weight):
                 continue
-            # p - y, written over the logits
-            errors = logits.sub_(z[:, None]).exp_()
-            if z_loss:
-                errors.mul_(1 + 2 * z_loss * z[:, None])
+            # (p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored
+            errors.mul_(((1 + 2 * z_loss * z) / total)[:, None])
             if label_smoothing:
                 errors.sub_(label_smoothing / vocab)
             hit = torch.full_like(index, label_smoothing - 1, dtype=wide)

@@ -83,23 +83,24 @@ def _decaying(groups: Iterable[Group], decay: float) -> list[dict[str, object]]:
 def assemble_schedule(schedule: config.Schedule, *, total: int) -> Callable[[int], float]:
     """The learning-rate factor of the step (from 0) among `total` steps.
 
-    Config says shares of the whole; steps are rounded here. The first update of a warm-up is not
-    wasted on a rate of zero: step 0 stands one past the foot of the line.
+    Config says shares of the whole; steps are rounded here. No update is wasted on a rate of zero:
+    the first stands one past the foot of the warm-up, the last one before the end, where `final`
+    would be.
     """
-    warm_up = round(schedule.warm_up * total)
+    warm_up, end = round(schedule.warm_up * total), total + 1
     match schedule:
         case config.Constant():
             factor = partial(constant, warm_up=warm_up)
         case config.Linear(final=final):
-            factor = partial(linear, warm_up=warm_up, total=total, final=final)
+            factor = partial(linear, warm_up=warm_up, total=end, final=final)
         case config.Cosine(final=final):
-            factor = partial(cosine, warm_up=warm_up, total=total, final=final)
+            factor = partial(cosine, warm_up=warm_up, total=end, final=final)
         case config.WarmUpStableDecay(final=final):
             factor = partial(
                 warm_up_stable_decay,
                 warm_up=warm_up,
                 decay=max(1, round(schedule.decay * total)),
-                total=total,
+                total=end,
                 final=final,
             )
         case _:

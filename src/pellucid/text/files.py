@@ -49,7 +49,8 @@ def _files(path: Path) -> list[Path]:
         )
     if not path.is_dir():
         return [path]
-    found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
+    named = (file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
+    found = sorted(file for file in named if not file.is_dir())
     if not found:
         raise TextError(
             f"the folder {path} holds no text: files ending in {', '.join(SUFFIXES)} are read "
@@ -65,7 +66,7 @@ def _document(name: str, content: bytes) -> Document:
             "pass UTF-8 text files"
         )
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise TextError(
             f"{name} is not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start} "

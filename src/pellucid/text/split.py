@@ -41,7 +41,7 @@ def split(documents: Sequence[Document], share: float) -> Split:
         if taken + size <= budget:
             chosen.add(index)
             taken += size
-    if taken >= budget / 2:
+    if chosen and taken >= budget / 2:
         return Split(
             train=tuple(d for i, d in enumerate(documents) if i not in chosen),
             held_out=tuple(d for i, d in enumerate(documents) if i in chosen),

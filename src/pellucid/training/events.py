@@ -111,7 +111,7 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedNonFinite:
-    """Update `step` met a value that is not finite, and was skipped; the state was set aside."""
+    """The update after `step` updates met a value that is not finite, and was skipped."""
 
     step: int
     what: str

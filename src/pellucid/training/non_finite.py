@@ -39,7 +39,9 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
         if name
     ]
     try:
-        loss = repeat()
+        # the hooks of modules inside a compiled block are heard only when it runs uncompiled
+        with torch.compiler.set_stance("force_eager"):
+            loss = repeat()
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,0 +1,1 @@
+"""Measurements against peers, side by side in one sitting: `python -m benchmarks.NAME`."""

@@ -1,0 +1,172 @@
+"""Every refusal names the key, the value and what can be done."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pellucid import config
+from pellucid.config import decode, parse_toml, run_from_table
+from pellucid.errors import ConfigError
+from pellucid.presets import PRESETS, find
+
+#: Numbers that the refusals below speak of, whatever a preset says.
+KNOWN = (
+    "model.decoder.norm={kind='LayerNorm', eps=1e-5, bias=false}",
+    "model.decoder.positions={kind='Rotary', base=1e4}",
+    "model.decoder.attention.n_heads=3",
+    "model.decoder.attention.n_kv_heads=3",
+    "optimiser={kind='Muon', learning_rate=0.02, momentum=0.95, weight_decay=0, "
+    "newton_schulz_steps=5, rest={kind='AdamW', learning_rate=3e-3, betas=[0.9, 0.95], "
+    "eps=1e-8, weight_decay=0}}",
+    "schedule={kind='Cosine', warm_up=0.1, final=0.1}",
+    "training.budget={kind='Steps', count=600}",
+    "training.batch_size=32",
+    "training.accumulation=1",
+)
+
+
+def run_with(*assignments: str) -> config.Run:
+    return run_from_table({"base": "gpt2"}, find, [*KNOWN, *assignments])
+
+
+#: `--set`, and everything that its refusal has to say.
+REFUSED: dict[str, tuple[str, ...]] = {
+    # keys
+    "model.decoder.norm.epz=1e-6": (
+        "model.decoder.norm: unknown key 'epz'; did you mean 'eps'; LayerNorm has: eps, bias",
+    ),
+    "modle.d_model=3": ("unknown key 'modle'; did you mean 'model'; Run has: seed, text, model",),
+    "optimiser.rest.learningrate=1": ("optimiser.rest: ", "did you mean 'learning_rate'"),
+    "model.decoder.positions.zzz=1": ("unknown key 'zzz'; Rotary has: base",),
+    # kinds
+    "model.decoder.norm=RMSnorm": (
+        "model.decoder.norm: unknown kind 'RMSnorm'; did you mean 'RMSNorm'; "
+        "choices: LayerNorm, RMSNorm",
+    ),
+    'optimiser.kind="Lion"': ("optimiser: unknown kind 'Lion'", "AdamW, Adam, SGD, Muon"),
+    "model.decoder.norm.kind=[1]": ("model.decoder.norm: unknown kind [1]", "LayerNorm, RMSNorm"),
+    "model.decoder.norm=RMSNorm": ("model.decoder.norm: missing 'eps'; RMSNorm has: eps",),
+    "model.decoder.norm=3": ("model.decoder.norm: expected a table, was 3",),
+    'objective.kind="Masked"': ("objective: kind is 'Masked'", "only NextToken can stand here"),
+    # types
+    "model.d_model=many": ("model.d_model: expected a whole number, was 'many'",),
+    "model.d_model=64.0": ("model.d_model: expected a whole number, was 64.0",),
+    "model.d_model=true": ("model.d_model: expected a whole number, was True",),
+    "model.decoder.norm.eps=true": ("model.decoder.norm.eps: expected a number, was True",),
+    "model.embedding.tied=1": ("model.embedding.tied: expected true or false, was 1",),
+    "training.sentence=12": ("training.sentence: expected a text, was 12",),
+    "model.decoder=3": ("model.decoder: expected a table, was 3",),
+    "training.batch_size.x=3": ("training.batch_size: expected a whole number, was {'x': 3}",),
+    "optimiser.rest.betas=0.9": ("optimiser.rest.betas: expected a list, was 0.9",),
+    "optimiser.rest.betas=[0.9]": ("optimiser.rest.betas: expected 2 values, was [0.9]",),
+    'optimiser.rest.betas=[0.9, "b"]': ("optimiser.rest.betas[1]: expected a number, was 'b'",),
+    "training.precision=float16": (
+        "training.precision: was 'float16'; did you mean 'bfloat16'; "
+        "choices: auto, float32, bfloat16",
+    ),
+    "training.compile=true": ("training.compile: was True", "choices: auto, on, off"),
+    # ranges
+    "model.decoder.norm.eps=0": ("model.decoder.norm: eps must be greater than 0, was 0.0",),
+    "model.decoder.norm.eps=nan": ("model.decoder.norm: eps", "was nan"),
+    "optimiser.rest.learning_rate=inf": ("optimiser.rest: learning_rate", "finite", "was inf"),
+    "training.budget={kind='Minutes', count=inf}": ("training.budget: count", "finite"),
+    "model.d_model=0": ("model: d_model must be at least 1, was 0",),
+    "model.vocab_size=1": ("model: vocab_size must be at least 2, was 1",),
+    "model.decoder.dropout=1": ("dropout must be at least 0 and less than 1, was 1.0",),
+    "optimiser.rest.betas=[0.9, 1.0]": ("betas must be at least 0 and less than 1, was 1.0",),
+    "optimiser.newton_schulz_steps=0": ("optimiser: newton_schulz_steps", "at least 1, was 0"),
+    "optimiser.rest.weight_decay=-1": ("weight_decay must be at least 0, was -1.0",),
+    "training.budget.count=0": ("training.budget: count must be at least 1, was 0",),
+    "training.clip_norm=0": ("training: clip_norm must be greater than 0, was 0.0",),
+    "training.keep_checkpoints=0": ("keep_checkpoints must be at least 1, was 0",),
+    "text.held_out=0.6": ("text: held_out", "at most 0.5, was 0.6"),
+    "text.held_out=0": ("held_out must be greater than 0", "memorising"),
+    "text.tokenizer.vocab_size=257": ("text.tokenizer: vocab_size", "at least 258, was 257"),
+    "text.corpus={kind='Files', paths=[]}": ("text.corpus: paths must name at least one",),
+    "seed=-1": ("seed must be between 0 and 2^63 - 1, was -1",),
+    "schedule.final=1": ("schedule: final must be at least 0 and less than 1, was 1.0",),
+    # one number against another
+    "model.decoder.attention.n_kv_heads=2": (
+        "model.decoder.attention: n_heads must be a multiple of n_kv_heads, was 3 and 2",
+    ),
+    "model.decoder.attention.d_head=7": (
+        "model.decoder: Rotary turns pairs of features, so attention.d_head must be even, was 7",
+    ),
+    "training.accumulation=5": (
+        "training: batch_size must be a multiple of accumulation, was 32 and 5",
+    ),
+    "schedule={kind='WarmUpStableDecay', warm_up=0.5, decay=0.6, final=0}": (
+        "schedule: decay must be greater than 0 and at most 1 - warm_up = 0.5, was 0.6",
+    ),
+    # the assignment itself
+    "training.batch_size": ("--set training.batch_size: expected PATH=VALUE",),
+    "=3": ("--set =3: expected PATH=VALUE",),
+    "model..d_model=3": ("--set model..d_model=3: expected PATH=VALUE",),
+}
+
+
+@pytest.mark.parametrize("assignment", REFUSED)
+def test_refusal_says_the_key_the_value_and_the_choices(assignment: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        run_with(assignment)
+    for part in REFUSED[assignment]:
+        assert part in str(refusal.value)
+
+
+def test_sinusoidal_positions_need_an_even_width() -> None:
+    with pytest.raises(ConfigError, match="even d_model, was 63"):
+        run_with("model.decoder.positions={kind='Sinusoidal', base=1e4}", "model.d_model=63")
+
+
+def test_what_the_refusals_start_from_is_not_refused() -> None:
+    assert run_with().training.batch_size == 32
+
+
+def test_missing_key_is_named_with_all_that_belong_there() -> None:
+    with pytest.raises(ConfigError, match="norm: missing 'bias'; LayerNorm has: eps, bias"):
+        decode(config.LayerNorm, {"eps": 1e-5}, "norm")
+
+
+def test_missing_kind_is_named_with_the_choices() -> None:
+    with pytest.raises(ConfigError, match="norm: missing 'kind'; choices: LayerNorm, RMSNorm"):
+        decode(config.Norm, {"eps": 1e-5}, "norm")  # type: ignore[arg-type]
+
+
+def test_number_without_a_kind_where_the_base_has_none_asks_for_the_kind() -> None:
+    assert find("gpt2").model.decoder.attention.qk_norm is None
+    with pytest.raises(ConfigError, match=r"qk_norm: missing 'kind'; choices: LayerNorm, RMSN"):
+        run_from_table({"base": "gpt2"}, find, ["model.decoder.attention.qk_norm.eps=1e-6"])
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"base": "nanno"}, "unknown preset 'nanno'; did you mean 'nano'; presets: nano, gpt2"),
+        ({"base": 3}, "base: expected the name of a preset, was 3"),
+        ({"base": "nano", "format": 99}, "format: this config has format 99"),
+        ({"format": 1}, "missing 'seed'; Run has: seed, text, model"),
+    ],
+)
+def test_file_with_a_bad_head_is_refused(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        run_from_table(table, find)
+
+
+def test_text_that_is_not_toml_is_refused_by_name_and_line() -> None:
+    with pytest.raises(ConfigError, match=r"mine\.toml is not valid TOML.*line 2"):
+        parse_toml("a = 1\nb = = 2\n", "mine.toml")
+
+
+def test_model_without_a_vocabulary_says_where_one_comes_from() -> None:
+    with pytest.raises(ConfigError, match=r"from the tokenizer.*--set model\.vocab_size=N"):
+        _ = replace(PRESETS["gpt2"].model, vocab_size=None).rows
+
+
+def test_checks_hold_however_a_value_is_made() -> None:
+    attention = PRESETS["gpt2"].model.decoder.attention
+    with pytest.raises(ConfigError, match="n_heads must be at least 1, was 0"):
+        replace(attention, n_heads=0)

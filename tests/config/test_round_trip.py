@@ -1,0 +1,118 @@
+"""What is written can be read back: presets, and any config that the types allow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import config
+from pellucid.config import decode, encode, parse_toml, run_from_table, run_to_toml, to_toml
+from pellucid.presets import PRESETS
+
+FEW = settings(max_examples=40, deadline=None)
+
+LEAVES: dict[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    int: st.integers(258, 10**12),
+    float: st.floats(1e-9, 0.45),
+    str: st.text(max_size=20),
+    type(None): st.none(),
+}
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a config type, from its annotations alone."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*map(values_of, arguments))
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values_of(arguments[0]), min_size=1, max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, arguments))
+    if not dataclasses.is_dataclass(kind):
+        return LEAVES[kind]
+    fields = {name: values_of(hint) for name, hint in typing.get_type_hints(kind).items()}
+    return st.builds(kind, **(fields | constrained(kind)))
+
+
+def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
+    """The fields of a class whose values depend on each other, made to agree."""
+    even = st.integers(1, 64).map(lambda half: 2 * half)
+    return {
+        config.MultiHead: {
+            "n_heads": st.sampled_from([4, 8]),
+            "n_kv_heads": st.sampled_from([1, 2, 4]),
+            "d_head": even,
+        },
+        config.Training: {"batch_size": st.just(8), "accumulation": st.sampled_from([1, 4])},
+        config.Transformer: {"d_model": even},
+    }.get(kind, {})
+
+
+@FEW
+@given(run=values_of(config.Run))
+def test_any_run_survives_toml(run: config.Run) -> None:
+    assert run_from_table(parse_toml(run_to_toml(run), "file"), no_base) == run
+
+
+@FEW
+@given(run=values_of(config.Run))
+def test_any_run_survives_json(run: config.Run) -> None:
+    assert decode(config.Run, json.loads(json.dumps(encode(run)))) == run
+
+
+@FEW
+@given(plan=values_of(config.Plan))
+def test_any_plan_survives_toml(plan: config.Plan) -> None:
+    assert decode(config.Plan, parse_toml(to_toml(plan), "file")) == plan
+
+
+@FEW
+@given(data=st.data(), union=st.sampled_from([config.Norm, config.Positions, config.Optimiser]))
+def test_any_member_of_a_union_comes_back_as_itself(data: st.DataObject, union: Any) -> None:
+    member = data.draw(values_of(union))
+    assert decode(union, encode(member)) == member
+
+
+def no_base(name: str) -> config.Run:
+    raise AssertionError(f"a whole run names no base, but {name!r} was looked for")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_survives_toml(name: str) -> None:
+    text = run_to_toml(PRESETS[name])
+    assert run_from_table(parse_toml(text, name), no_base) == PRESETS[name]
+    assert "base" not in parse_toml(text, name)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_union_member_of_a_preset_is_tagged(name: str) -> None:
+    """An untagged member could be taken for another one."""
+
+    def tables(value: object) -> list[dict[str, object]]:
+        if not isinstance(value, dict):
+            return []
+        return [value, *(table for item in value.values() for table in tables(item))]
+
+    assert all("kind" in table for table in tables(encode(PRESETS[name])))
+
+
+def test_config_values_cannot_be_changed() -> None:
+    run = PRESETS["nano"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.model.d_model = 7  # type: ignore[misc]
+
+
+def test_whole_numbers_are_numbers_where_a_number_is_asked_for() -> None:
+    norm = decode(config.RMSNorm, {"eps": 1})
+    assert norm == config.RMSNorm(eps=1.0)
+    assert type(norm.eps) is float

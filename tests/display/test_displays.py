@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from pellucid.display import Panel, PlainLines, display_for
+from pellucid.display import panel as panel_file
+from pellucid.training import Event, StepFinished, events
+from support.events import (
+    EVALUATED,
+    FINISHED,
+    FIRST,
+    INTERRUPTED,
+    KINDS,
+    LOGGED,
+    RESUMED,
+    SAMPLED,
+    SAVED,
+    STARTED,
+    STOPPED,
+    WHOLE,
+    logged,
+)
+
+#: Cursor movements, erasures and colours.
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests' own terminal asks for does not count."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def plain(*shown: Event) -> str:
+    stream = io.StringIO()
+    display = PlainLines(stream)
+    for event in shown:
+        display(event)
+    display.close()
+    return stream.getvalue()
+
+
+def raw(shown: Iterable[Event], width: int = 80) -> str:
+    """All that a terminal is sent."""
+    stream = io.StringIO()
+    display = Panel(Console(force_terminal=True, width=width, file=stream))
+    for event in shown:
+        display(event)
+    display.close()
+    return stream.getvalue()
+
+
+def frame(*shown: Event, width: int = 80) -> str:
+    """The last panel, as a person sees it."""
+    text = ESCAPE.sub("", raw(shown, width))
+    return text[text.rindex("╭") :]
+
+
+# -- plain lines
+
+
+@pytest.mark.parametrize("event", KINDS, ids=lambda event: type(event).__name__)
+def test_every_event_is_whole_lines_without_escape_codes(event: Event) -> None:
+    text = plain(event)
+    assert text.endswith("\n")
+    assert text.strip()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_a_finished_step_alone_says_nothing() -> None:
+    assert plain(StepFinished(step=3)) == ""
+
+
+def test_each_line_is_flushed_as_it_is_written() -> None:
+    flushed: list[str] = []
+
+    class Stream(io.StringIO):
+        def flush(self) -> None:
+            flushed.append(self.getvalue())
+
+    stream = Stream()
+    PlainLines(stream)(LOGGED)
+    assert flushed[-1] == stream.getvalue() != ""
+
+
+def test_a_line_of_numbers_says_them_all() -> None:
+    assert plain(LOGGED) == (
+        "step 310/600 51.7% loss 4.0000 lr 3.00e-04 grad 1.25* tok/s 41.2k mem 1.23 GB eta 2m10s\n"
+    )
+
+
+@pytest.mark.parametrize(("clip", "shown"), [(None, "grad 1.25 "), (2.0, "grad 1.25 ")])
+def test_a_gradient_that_was_not_clipped_has_no_star(clip: float | None, shown: str) -> None:
+    assert shown in plain(replace(LOGGED, clip_norm=clip))
+
+
+def test_a_text_of_many_lines_is_shown_on_one() -> None:
+    assert plain(SAMPLED) == (
+        "step 300 \"Return the\" → ' number' 0.31  ' list' 0.22  | …number of items\n"
+    )
+
+
+def test_a_stream_that_cannot_spell_an_arrow_gets_a_question_mark() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", newline="")
+    PlainLines(stream)(SAMPLED)
+    stream.flush()
+    assert '"Return the" ? ' in stream.buffer.getvalue().decode("cp1252")  # type: ignore[attr-defined]
+
+
+def test_a_reader_who_leaves_does_not_stop_the_run() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    display = PlainLines(stream)
+    display(LOGGED)
+    display(FINISHED)
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+# -- the panel
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("last", KINDS, ids=lambda event: type(event).__name__)
+def test_the_panel_keeps_within_its_columns(last: Event, width: int) -> None:
+    long = replace(SAMPLED, sentence="漢字 " * 30, continuation="wörd 漢字 👩‍👩‍👧 " * 30, step=301)
+    shown = frame(*WHOLE, long, replace(SAVED, path="/deep" * 40), last, width=width)
+    for line in shown.splitlines():
+        assert cell_len(line) <= min(width, 80)
+        assert line[0] in "╭│╰"
+
+
+@pytest.mark.parametrize("width", [20, 40])
+def test_a_very_narrow_terminal_gets_numbers_without_a_curve(width: int) -> None:
+    shown = frame(*WHOLE, width=width)
+    assert all(cell_len(line) <= width for line in shown.splitlines())
+    assert "train     4" in shown
+    assert not re.search("[⠁-⣿]", shown)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_number_of_the_panel_is_cut_or_wrapped(width: int) -> None:
+    shown = frame(*WHOLE, logged(99_999, 12.3456), replace(EVALUATED, step=100_000), width=width)
+    for words in (
+        "train     12.3456 nats/token ▲8.346",
+        "held-out  3.6215 nats/token",
+        "1.5129 bits/byte",
+        "best      1.5129 bits/byte @100000",
+        "guessing  7.6246 nats/token = ln V",
+        "grad      1.25 clipped (clip 1)",
+        "memory    1.23 GB   left 2m10s",
+    ):
+        assert words in shown
+
+
+def test_columns_stay_where_they_are_while_numbers_come_in() -> None:
+    early = frame(STARTED, FIRST, logged(10)).splitlines()
+    late = frame(*WHOLE).splitlines()
+    for early_line, late_line in zip(early[1:10], late[1:10], strict=True):
+        assert early_line[38:48] == late_line[38:48]
+
+
+@pytest.mark.parametrize(
+    "text", ["[bold]x[/]", "[/]", ":smile:", "a[red", "back\\", "[link=x]y[/link]"]
+)
+def test_brackets_and_colons_are_shown_as_they_are(text: str) -> None:
+    said = replace(SAMPLED, sentence=text, next_tokens=((text, 0.5),), continuation=text)
+    start = replace(STARTED, name=text, facts=(("text", text),))
+    everything = ESCAPE.sub("", raw([start, said, LOGGED, replace(SAVED, path=text)]))
+    shown = frame(start, said, LOGGED, replace(SAVED, path=text))
+    assert f"text         {text}" in everything
+    assert f"╭─ {text}  step 310/600" in shown
+    assert f'"{text}" → {text!r} 0.50' in shown
+    assert f"…{text}" in shown
+    assert f"saved {text}" in shown
+
+
+@pytest.mark.parametrize("show", [raw, lambda shown: plain(*shown)], ids=["panel", "plain"])
+def test_control_characters_of_a_model_never_reach_the_terminal(show: object) -> None:
+    evil = "\x1b[2J\x07\x9b2J\x7f\r"
+    said = replace(SAMPLED, sentence=evil, next_tokens=((evil, 0.5),), continuation=f"a{evil}b")
+    text: str = show([replace(STARTED, name=evil), said, replace(SAVED, path=evil), LOGGED])  # type: ignore[operator]
+    assert "[2J" in text
+    assert "\x1b[2J" not in text
+    assert not re.search(r"[\x07\x7f-\x9f]", text)
+    assert "␛[2J␇�2J␡" in text
+
+
+def test_a_long_command_is_not_broken_by_the_panel() -> None:
+    command = "pellucid train --resume " + "folder/" * 20
+    assert command in raw([replace(STARTED, facts=(("to resume", command),))])
+
+
+def test_both_displays_say_the_same_facts() -> None:
+    lines = plain(*WHOLE)
+    shown = ESCAPE.sub("", raw(WHOLE))
+    for fact in (
+        "nano-20260101-120000",
+        "Files, 3.1 MB",
+        "7.6246 nats/token = ln V",
+        "310/600",
+        "4.0000",
+        "3.00e-04",
+        "1.25",
+        "41.2k",
+        "1.23 GB",
+        "2m10s",
+        "3.6215 nats/token",
+        "1.5129 bits/byte",
+        "\"Return the\" → ' number' 0.31",
+        "…number of items",
+        "…qqz q",
+        "saved runs/nano/checkpoints/step-300",
+    ):
+        assert fact in lines
+        assert fact in shown
+
+
+@pytest.mark.parametrize("last", [FINISHED, INTERRUPTED, STOPPED])
+def test_how_a_run_ended_is_the_last_thing_both_say(last: Event) -> None:
+    said = plain(last).strip()
+    lines = [line.strip("│ ") for line in frame(*WHOLE, last).splitlines()]
+    assert " ".join(lines[:-1]).endswith(said)
+
+
+def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:
+    text = ESCAPE.sub("", raw([RESUMED, logged(210)]))
+    assert plain(RESUMED).strip() in text
+    assert "run  step 210/600" in text
+
+
+def test_a_resumed_run_does_not_call_a_worse_loss_its_best() -> None:
+    assert "best      –" in frame(RESUMED, logged(210), replace(EVALUATED, best=False))
+
+
+def test_the_best_loss_stays_when_a_later_one_is_worse() -> None:
+    worse = replace(EVALUATED, step=400, bits_per_byte=1.9, best=False)
+    shown = frame(*WHOLE, worse)
+    assert "1.9000 bits/byte" in shown
+    assert "best      1.5129 bits/byte @300" in shown
+
+
+def test_the_panel_is_redrawn_four_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**6))
+
+    class Time:
+        @staticmethod
+        def monotonic() -> float:
+            return 1000 + next(clock) / 100
+
+    monkeypatch.setattr(panel_file, "time", Time)
+    # 1000 reports at 100 a second are ten seconds; and one more drawing when it is closed
+    drawn = raw(logged(step) for step in range(1, 1001)).count("╭")
+    assert 35 <= drawn <= 42
+
+
+def test_the_last_panel_shows_the_last_numbers() -> None:
+    shown = frame(*(logged(step, loss=step / 100) for step in range(1, 500)))
+    assert "step 499/600" in shown
+    assert "train     4.9900" in shown
+
+
+def test_the_cursor_comes_back() -> None:
+    text = raw([*WHOLE, FINISHED])
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+# -- which one
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_panel() -> None:
+    assert isinstance(display_for(Terminal()), Panel)
+
+
+def test_a_stream_that_is_no_terminal_gets_plain_lines() -> None:
+    stream = io.StringIO()
+    display = display_for(stream)
+    assert isinstance(display, PlainLines)
+    display(LOGGED)
+    assert stream.getvalue() == plain(LOGGED)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TERM", "dumb"), ("TERM", "unknown"), ("TTY_INTERACTIVE", "0")]
+)
+def test_a_terminal_that_cannot_redraw_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert isinstance(display_for(Terminal()), PlainLines)
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def colours() -> list[str]:
+        stream = Terminal()
+        display = display_for(stream)
+        for event in WHOLE:
+            display(event)
+        display.close()
+        return re.findall(r"\x1b\[(?:3\d|9\d)m", stream.getvalue())
+
+    assert colours()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colours()
+
+
+def test_every_kind_of_event_is_covered_here() -> None:
+    kinds = {type(event) for event in KINDS} | {StepFinished}
+    assert kinds == set(events.Event.__args__)

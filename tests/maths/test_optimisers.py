@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from pellucid import config
+from pellucid.maths import adamw_step, newton_schulz
+from pellucid.optim import assemble_optimiser, gate
+
+FEW = settings(max_examples=20, deadline=None)
+
+
+def from_json(shared_data: Path, name: str, key: str) -> dict:
+    return json.loads((shared_data / "reference-vectors" / name).read_text())[key]
+
+
+@FEW
+@given(
+    rows=st.integers(1, 8),
+    columns=st.integers(1, 8),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+    seed=st.integers(0, 100),
+)
+def test_newton_schulz_brings_every_singular_value_near_one(
+    rows: int, columns: int, scale: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    u, _, vt = np.linalg.svd(random.normal(size=(rows, columns)), full_matrices=False)
+    spread = random.uniform(0.05, 1.0, size=min(rows, columns))
+    before = scale * u @ np.diag(spread) @ vt
+    after = newton_schulz(before, steps=5)
+    values = np.linalg.svd(after, compute_uv=False)
+    assert ((values > 0.6) & (values < 1.3)).all(), values
+    # the directions stay: what is left in the old ones is diagonal
+    inside = u.T @ after @ vt.T
+    np.testing.assert_allclose(inside, np.diag(np.diag(inside)), atol=1e-6)
+
+
+def test_newton_schulz_of_a_batch_is_that_of_each_matrix() -> None:
+    batch = np.random.default_rng(3).normal(size=(2, 5, 3))
+    alone = np.stack([newton_schulz(matrix, steps=5) for matrix in batch])
+    np.testing.assert_allclose(newton_schulz(batch, steps=5), alone, rtol=1e-10)
+
+
+def test_published_newton_schulz_is_reproduced(shared_data: Path) -> None:
+    keras = from_json(shared_data, "muon.json", "newton_schulz_keras")
+    ours = newton_schulz(np.array(keras["input"]), steps=keras["steps"])
+    np.testing.assert_allclose(ours, keras["output"], atol=keras["tolerance"])
+
+
+def test_published_adamw_step_is_reproduced(shared_data: Path) -> None:
+    keras = from_json(shared_data, "adamw.json", "keras_single_step")
+    w, grad = np.array(keras["x0"], float), np.array(keras["grad"], float)
+    beta1, beta2 = keras["betas"]
+    ours, m, v = adamw_step(
+        w,
+        grad,
+        np.zeros(4),
+        np.zeros(4),
+        step=1,
+        learning_rate=keras["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        eps=keras["eps"],
+        weight_decay=keras["weight_decay"],
+    )
+    np.testing.assert_allclose(ours, keras["x1"], atol=keras["tolerance"])
+    np.testing.assert_allclose(m, 0.1 * grad, rtol=1e-12)
+    np.testing.assert_allclose(v, 0.001 * grad**2, rtol=1e-9)
+
+
+def test_formula_is_what_torch_does_over_many_steps() -> None:
+    random = np.random.default_rng(5)
+    w, m, v = random.normal(size=4), np.zeros(4), np.zeros(4)
+    parameter = nn.Parameter(torch.from_numpy(w.copy()))
+    options = {"eps": 1e-8, "weight_decay": 0.1}
+    theirs = torch.optim.AdamW([parameter], lr=0.01, betas=(0.9, 0.95), **options)
+    for step in range(1, 31):
+        grad = random.normal(size=4)
+        w, m, v = adamw_step(
+            w, grad, m, v, step=step, learning_rate=0.01, beta1=0.9, beta2=0.95, **options
+        )
+        parameter.grad = torch.from_numpy(grad)
+        theirs.step()
+    np.testing.assert_allclose(w, parameter.detach().numpy(), rtol=1e-12)
+
+
+def test_published_thousand_steps_of_adamw_are_reproduced(shared_data: Path) -> None:
+    expected = from_json(shared_data, "adamw.json", "cs336_1000_steps")["final_weight"]
+    with torch.random.fork_rng():
+        torch.manual_seed(42)
+        linear = nn.Linear(3, 2, bias=False)
+        adamw = config.AdamW(learning_rate=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+        optimiser = assemble_optimiser(adamw, linear.named_parameters())
+        for _ in range(1000):
+            x = torch.rand(3)
+            loss = ((torch.stack([x[0] + x[1], -x[2]]) - linear(x)) ** 2).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            open_gate = gate(optimiser.gradients(), loss, clip_norm=None, blocked=torch.zeros(()))
+            optimiser.step(open_gate, 1.0)
+    assert linear.weight.tolist() == [pytest.approx(row, abs=1e-4) for row in expected]

@@ -1,0 +1,54 @@
+"""One event of every kind, as a run would send them."""
+
+from __future__ import annotations
+
+from pellucid.training import events
+
+STARTED = events.Started(
+    step=0,
+    total_steps=600,
+    name="nano-20260101-120000",
+    guessing_nats=7.6246,
+    facts=(("text", "Files, 3.1 MB"), ("folder", "runs/nano"), ("seed", "1337")),
+)
+RESUMED = events.Resumed(step=200, total_steps=600, checkpoint="runs/nano/checkpoints/step-200")
+EVALUATED = events.Evaluated(
+    step=300, loss_nats=3.6215, bits_per_byte=1.5129, tokens=90_000, best=True
+)
+FIRST = events.Sampled(
+    step=0, sentence="Return the", next_tokens=(("q", 0.002), ("z", 0.001)), continuation="qqz\nq"
+)
+SAMPLED = events.Sampled(
+    step=300,
+    sentence="Return the",
+    next_tokens=((" number", 0.31), (" list", 0.22)),
+    continuation=" number of\n\n  items",
+)
+SAVED = events.CheckpointSaved(step=300, path="runs/nano/checkpoints/step-300", best=True)
+FINISHED = events.Finished(step=600, seconds=130.0)
+INTERRUPTED = events.Interrupted(step=412)
+STOPPED = events.StoppedNonFinite(
+    step=412, what="gradient", where="decoder.blocks.1.attention.query.weight", aside="runs/nano/x"
+)
+
+
+def logged(step: int, loss: float = 4.0) -> events.Logged:
+    """Ten updates up to `step`, the last of them clipped."""
+    return events.Logged(
+        step=step,
+        total_steps=600,
+        losses=(loss + 0.5,) * 5 + (loss - 0.5,) * 5,
+        log_z=(1.0,) * 10,
+        grad_norms=(0.5,) * 9 + (1.25,),
+        clip_norm=1.0,
+        learning_rate=3e-4,
+        tokens=8192 * step,
+        tokens_per_second=41_234.0,
+        seconds_left=130.0,
+        memory_bytes=1_234_000_000,
+    )
+
+
+LOGGED = logged(310)
+WHOLE = (STARTED, FIRST, logged(300, 4.1), EVALUATED, SAMPLED, SAVED, LOGGED)
+KINDS = (STARTED, RESUMED, EVALUATED, SAMPLED, SAVED, FINISHED, INTERRUPTED, STOPPED, LOGGED)

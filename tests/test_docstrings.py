@@ -1,0 +1,74 @@
+"""Everything public says what it is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import pellucid
+
+SOURCE = Path(pellucid.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+METHODS = (FunctionType, property, classmethod, staticmethod)
+ROOMS = sorted(room.name for room in pkgutil.iter_modules(pellucid.__path__) if room.ispkg)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(SOURCE).as_posix())
+def test_module_opens_with_a_sentence(file: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    assert docstring
+    assert docstring.split("\n\n")[0].endswith((".", ":")), docstring
+
+
+def public(room: str) -> dict[str, Any]:
+    module = import_module(f"pellucid.{room}")
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def described(thing: Any) -> bool:
+    """Whether it has a docstring of its own: dataclasses are given their signature as one."""
+    docstring = inspect.getdoc(thing) if inspect.isclass(thing) else thing.__doc__
+    return bool(docstring) and not docstring.startswith(f"{thing.__name__}(")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_function_and_class_is_described(room: str) -> None:
+    things = {
+        name: thing
+        for name, thing in public(room).items()
+        if inspect.isfunction(thing) or inspect.isclass(thing)
+    }
+    assert [name for name, thing in things.items() if not described(thing)] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_method_is_described(room: str) -> None:
+    bare = [
+        f"{name}.{attribute}"
+        for name, thing in public(room).items()
+        if inspect.isclass(thing)
+        for attribute, value in vars(thing).items()
+        if not attribute.startswith("_") and isinstance(value, METHODS) and not value.__doc__
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_door_of_a_room_holds_its_docstring_and_public_names_alone(room: str) -> None:
+    tree = ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
+    _, *rest = tree.body
+    imported = [
+        alias.asname or alias.name
+        for node in rest
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    ]
+    assert all(isinstance(node, ast.ImportFrom | ast.Assign) for node in rest)
+    assert sorted(imported) == sorted(public(room))

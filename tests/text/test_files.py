@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from pellucid.errors import TextError
+from pellucid.text import documents_from
+
+
+def written(folder: Path, name: str, content: bytes) -> str:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return str(file)
+
+
+def refusal(path: str) -> str:
+    with pytest.raises(TextError) as refused:
+        documents_from([path])
+    return str(refused.value)
+
+
+def test_file_becomes_a_document_with_its_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.txt", "Grüße, 世界 🙂\n".encode())
+    (document,) = documents_from([path])
+    assert (document.name, document.text) == (path, "Grüße, 世界 🙂\n")
+
+
+def test_line_ends_of_every_system_become_one_and_the_byte_order_mark_goes(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path, "a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree\n\r\n")
+    assert documents_from([path])[0].text == "one\ntwo\nthree\n\n"
+
+
+@pytest.mark.parametrize(("before", "offset"), [(b"abc", 3), (b"\xef\xbb\xbfabc", 6)])
+def test_text_that_is_not_utf8_is_refused_with_the_byte_and_its_offset(
+    tmp_path: Path, before: bytes, offset: int
+) -> None:
+    path = written(tmp_path, "latin.txt", before + b"\xe9t\xe9")
+    said = refusal(path)
+    assert f"{path} is not UTF-8: byte 0xe9 at offset {offset}" in said
+    assert f"iconv -f ISO-8859-1 -t UTF-8 {path}" in said
+
+
+def test_binary_is_refused_with_the_offset_of_its_first_nul(tmp_path: Path) -> None:
+    path = written(tmp_path, "image.txt", b"GIF\x89a\0\0")
+    assert f"{path} is not a text: it has a NUL byte at offset 5" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n", b"\xef\xbb\xbf"])
+def test_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = written(tmp_path, "empty.txt", content)
+    assert refusal(path).startswith(f"{path} is empty")
+
+
+def test_path_that_does_not_exist_is_refused_with_what_may_be_passed(tmp_path: Path) -> None:
+    said = refusal(str(tmp_path / "nowhere"))
+    assert "nowhere does not exist: pass a text file, a folder of text files, or -" in said
+
+
+def test_folder_is_searched_to_the_bottom_in_the_order_of_paths(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/z.md", "a/deep/c.rst", "skipped.py", "a/skipped.csv"):
+        written(tmp_path, name, name.encode())
+    texts = [document.text for document in documents_from([str(tmp_path)])]
+    assert texts == ["a/deep/c.rst", "a/z.md", "b.txt"]
+
+
+def test_folder_that_is_called_like_a_text_is_searched_and_not_read(tmp_path: Path) -> None:
+    written(tmp_path, "chapters.txt/one.txt", b"one")
+    assert [document.text for document in documents_from([str(tmp_path)])] == ["one"]
+
+
+def test_folder_without_text_is_refused_with_the_endings_that_are_read(tmp_path: Path) -> None:
+    written(tmp_path, "a.py", b"code")
+    assert "holds no text: files ending in .txt, .md, .rst are read" in refusal(str(tmp_path))
+
+
+def test_file_named_by_itself_may_be_called_anything(tmp_path: Path) -> None:
+    path = written(tmp_path, "notes.py", b"a note")
+    assert documents_from([path])[0].text == "a note"
+
+
+def test_paths_stay_in_the_order_in_which_they_were_given(tmp_path: Path) -> None:
+    paths = [written(tmp_path, name, name.encode()) for name in ("z.txt", "a.txt")]
+    assert [document.name for document in documents_from(paths)] == paths
+
+
+def test_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped = io.TextIOWrapper(io.BytesIO("naïve\r\n".encode()), encoding="ascii")
+    monkeypatch.setattr(sys, "stdin", piped)
+    (document,) = documents_from(["-"])
+    assert (document.name, document.text) == ("standard input", "naïve\n")
+
+
+def test_empty_standard_input_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert refusal("-").startswith("standard input is empty")
