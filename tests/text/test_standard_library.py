@@ -50,19 +50,25 @@ def test_text_reads_like_documentation(documents: list[Document]) -> None:
 
 
 def test_nothing_is_imported_and_the_text_is_the_same_in_every_process(
-    documents: list[Document],
+    documents: list[Document], tmp_path: Path
 ) -> None:
     script = """if True:
-        import json, sys, sysconfig
+        import json, sys
+        from pathlib import Path
         from pellucid.text import standard_library_docs
         from pellucid.text.shards import content_hash
-        sysconfig.get_paths()  # loads the record of how this interpreter was built
+        from pellucid.text.standard_library import documentation_under
+        import sysconfig
+        # what reading itself needs is loaded by reading one file
+        sysconfig.get_paths()
+        documentation_under(Path(sys.argv[1]))
         before = set(sys.modules)
         digest = content_hash(standard_library_docs())
         print(json.dumps([digest, sorted(set(sys.modules) - before)]))
     """
+    small = written(tmp_path, small=f'def f(a):\n    """{LONG}"""\n')
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, str(small)], capture_output=True, text=True, check=True
     )
     digest, imported = json.loads(done.stdout)
     assert digest == content_hash(documents)

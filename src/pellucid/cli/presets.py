@@ -61,6 +61,9 @@ def _diff(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({path: list(values) for path, values in differences.items()})
         return
+    if not differences:
+        print(f"{arguments.left} and {arguments.right} are the same")
+        return
     _print_table(
         ("", arguments.left, arguments.right),
         [(path, str(left), str(right)) for path, (left, right) in differences.items()],

@@ -148,7 +148,9 @@ def _say_what_next(run: Run, result: _Result) -> None:
         "",
         "what next",
         f"    pellucid generate {folder} --prompt {shlex.quote(sentence)}",
+        f"    pellucid explain {folder} {shlex.quote(sentence)}",
         f"    pellucid evaluate {folder} PATH",
+        f"    pellucid train --resume {folder}",
         f"    pellucid verify-resume {folder}",
     ]
     print("\n".join(lines))

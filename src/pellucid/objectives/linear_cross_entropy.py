@@ -20,8 +20,9 @@ from torch.nn import functional as F
 from pellucid.batches import IGNORED
 from pellucid.typed import apply_function
 
-#: Logits alive at a time. 16 MB in float32: glibc keeps blocks up to 32 MB for the next chunk, larger
-#: ones it returns, and every page of them is faulted in again. Fewer rows starve the matrix product.
+#: Logits alive at a time: 16 MB in float32. glibc keeps blocks of up to 32 MB for the next chunk;
+#: larger ones it gives back, and all their pages are faulted in again. Fewer rows than
+#: `_LEAST_ROWS` starve the matrix product.
 _CHUNK_LOGITS = 2**22
 _LEAST_ROWS = 256
 

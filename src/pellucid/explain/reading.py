@@ -1,0 +1,88 @@
+"""One sentence as the model reads it: the likeliest tokens at each place, and what came.
+
+Comes in: a run and a sentence. Goes out: frozen numbers, all of them the model's own. It does not
+know how they are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from pellucid.errors import PellucidError
+from pellucid.runs import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenReading:
+    """A token, the probability it was given by those before it, and what was expected there.
+
+    `position` counts from 1; begin-of-text stands at 0 and is given, not predicted. The surprisal
+    is -log2 p.
+    """
+
+    position: int
+    token_id: int
+    token: str
+    probability: float
+    surprisal_bits: float
+    expected: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A whole sentence, and what is expected to follow it."""
+
+    sentence: str
+    tokens: tuple[TokenReading, ...]
+    follows: tuple[tuple[str, float], ...]
+    guessing_bits: float
+
+    @property
+    def bits(self) -> float:
+        """-log2 of the probability of the whole sentence: the sum of the surprisals."""
+        return sum(token.surprisal_bits for token in self.tokens)
+
+
+def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
+    """What `run` predicts before each token of `sentence`, and after the last.
+
+    Raises:
+        PellucidError: the sentence is empty, or longer than the model's context.
+    """
+    model, tokenizer = run.model, run.tokenizer
+    ids = [tokenizer.begin_id, *tokenizer.encode(sentence)]
+    if len(ids) == 1:
+        raise PellucidError("the sentence is empty: write a few words to see them read")
+    if len(ids) > model.context_length:
+        raise PellucidError(
+            f"the sentence has {len(ids) - 1} tokens, but the model reads at most "
+            f"{model.context_length - 1} after begin-of-text: shorten it"
+        )
+    with torch.no_grad():
+        logits = model(torch.tensor([ids], device=model.head_weight.device))[0]
+        log_p = torch.log_softmax(logits.double(), dim=-1).cpu()
+    top = log_p.topk(min(expected, log_p.shape[-1]), dim=-1)
+    likeliest = [
+        tuple((tokenizer.token(int(i)), math.exp(v)) for i, v in zip(row_ids, row, strict=True))
+        for row_ids, row in zip(top.indices, top.values, strict=True)
+    ]
+    came = [float(log_p[place, token]) for place, token in enumerate(ids[1:])]
+    return Reading(
+        sentence=sentence,
+        tokens=tuple(
+            TokenReading(
+                position=place + 1,
+                token_id=token,
+                token=tokenizer.token(token),
+                probability=math.exp(came[place]),
+                surprisal_bits=-came[place] / math.log(2),
+                expected=likeliest[place],
+            )
+            for place, token in enumerate(ids[1:])
+        ),
+        follows=likeliest[-1],
+        guessing_bits=math.log2(log_p.shape[-1]),
+    )

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pellucid
+from pellucid.cli import main
+from pellucid.config import parse_toml, run_from_table
+from pellucid.presets import PRESETS, find
+from pellucid.runs import read_events
+from pellucid.training import to_record
+from support.tiny import TEXT, TINY, write_text
+
+#: A short and certain continuation.
+FEW = ("--max-new-tokens", "6", "--greedy")
+
+
+@pytest.fixture
+def out(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command that must succeed in silence on standard error; gives what it printed."""
+
+    def run(*words: object) -> str:
+        assert main([str(word) for word in words]) == 0
+        text, errors = capsys.readouterr()
+        assert errors == ""
+        return text
+
+    return run
+
+
+@pytest.fixture
+def found(out: Any) -> Any:
+    """The one JSON document that a command prints."""
+    return lambda *words: json.loads(out(*words, "--json"))
+
+
+# -- train
+
+
+def test_train_prints_its_folder_and_held_out_numbers_as_json(found: Any, tmp_path: Path) -> None:
+    settings = [f"--set={each}" for each in TINY]
+    text = write_text(tmp_path / "text")
+    result = found("train", text, "--out", tmp_path / "run", "--steps", 5, "--seed", 3, *settings)
+    assert result["run"] == str(tmp_path / "run")
+    assert result["checkpoint"] == str(tmp_path / "run/checkpoints/step-5")
+    assert result["step"] == 5
+    assert result["sentence"] == "the"
+    run = pellucid.load(tmp_path / "run")
+    assert run.config.seed == 3
+    assert 0 < result["held_out_loss_nats"] < 10
+    assert result["held_out_bits_per_byte"] > result["held_out_loss_nats"]
+    assert result["train_loss_nats"] > 0
+
+
+def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_path: Path) -> None:
+    settings = [f"--set={each}" for each in TINY]
+    folder = tmp_path / "a run; rm"
+    text = write_text(tmp_path / "text")
+    said = out(
+        "train", text, "--out", folder, "--steps", 4, *settings, "--set=training.sentence=it's"
+    )
+    before, after = said.split("what next")
+    for words in (
+        "guessing     5.5530 nats/token",
+        f"folder       {folder}",
+        "step 4/4 100.0% loss ",
+        "step 4 held-out loss ",
+        'step 0 "it\'s" → ',
+        "finished after step 4",
+        "bits per byte on held-out text",
+    ):
+        assert words in before
+    commands = [shlex.split(line) for line in after.splitlines() if line.strip()]
+    assert commands[0] == ["pellucid", "generate", str(folder), "--prompt", "it's"]
+    for command in commands[:1]:
+        assert main([*command[1:], *FEW]) == 0
+
+
+def test_a_short_config_file_changes_what_it_says(found: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('base = "gpt2"\nseed = 8\n[training]\nclip_norm = 0.5\n')
+    settings = [f"--set={each}" for each in TINY]
+    text = write_text(tmp_path / "text")
+    found(
+        *("train", text, "--config", tmp_path / "mine.toml", "--out", tmp_path / "run"),
+        *("--tokens", 65, "--set=model.vocab_size=none", *settings),
+    )
+    config = pellucid.load(tmp_path / "run").config
+    assert (config.seed, config.training.clip_norm) == (8, 0.5)
+    assert type(config.model.decoder.positions).__name__ == "Learned"
+    assert pellucid.load(tmp_path / "run").checkpoint.name == "step-2"
+
+
+def test_resuming_a_finished_run_changes_nothing(found: Any, trained: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    weights = (run / "checkpoints/step-12/model.safetensors").read_bytes()
+    result = found("train", "--resume", run)
+    assert result["run"] == str(run)
+    assert (run / "checkpoints/step-12/model.safetensors").read_bytes() == weights
+
+
+# -- generate
+
+
+def test_generate_writes_the_prompt_and_how_it_goes_on(out: Any, found: Any, trained: Path) -> None:
+    (result,) = found("generate", trained, "--prompt", "the q", *FEW)
+    assert result["prompt"] == "the q"
+    assert (len(result["ids"]), result["stopped"]) == (6, "length")
+    assert out("generate", trained, "--prompt", "the q", *FEW) == f"the q{result['text']}\n"
+
+
+def test_generate_takes_several_prompts(out: Any, found: Any, trained: Path) -> None:
+    results = found("generate", trained, "--prompt", "a", "--prompt", "", "--prompt", "the", *FEW)
+    assert [result["prompt"] for result in results] == ["a", "", "the"]
+    alone = [found("generate", trained, "--prompt", r["prompt"], *FEW)[0] for r in results]
+    assert results == alone
+    text = out("generate", trained, "--prompt", "a", "--prompt", "the", *FEW)
+    assert text == f"a{results[0]['text']}\n\nthe{results[2]['text']}\n\n"
+
+
+def test_generate_is_the_same_from_the_command_line_and_from_python(
+    found: Any, trained: Path
+) -> None:
+    from pellucid.generation import Sampling
+
+    words = ("--temperature", 1.3, "--top-k", 40, "--top-p", 0.9, "--seed", 9)
+    (result,) = found("generate", trained, "--prompt", "cat", "--max-new-tokens", 20, *words)
+    sampling = Sampling(max_new_tokens=20, temperature=1.3, top_k=40, top_p=0.9, seed=9)
+    (expected,) = pellucid.generate(pellucid.load(trained), "cat", sampling)
+    assert result["text"] == expected.text
+
+
+def test_generate_stops_before_a_stop_text(found: Any, trained: Path) -> None:
+    (whole,) = found("generate", trained, "--prompt", "the", *FEW)
+    (cut,) = found("generate", trained, "--prompt", "the", *FEW, "--stop", whole["text"][2])
+    assert cut["text"] == whole["text"][: whole["text"].index(whole["text"][2])]
+    assert cut["stopped"] == "stop"
+
+
+def test_generate_reads_one_prompt_from_a_pipe(
+    out: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = out("generate", trained, "--prompt", "the\ncat", *FEW)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the\ncat\n"))
+    assert out("generate", trained, *FEW) == expected
+
+
+def test_generate_can_use_any_checkpoint(found: Any, trained: Path) -> None:
+    named = trained / "checkpoints/step-12"
+    assert found("generate", named, "--prompt", "a", *FEW) == found(
+        "generate", trained, "--prompt", "a", *FEW
+    )
+
+
+def test_generate_to_a_narrow_encoding_gives_whole_json(trained: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pellucid", "generate", trained, "--prompt", "é→漢", *FEW, "--json"],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert json.loads(result.stdout)[0]["prompt"] == "é→漢"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_generate_converses_on_a_terminal(trained: Path, out: Any) -> None:
+    import pty
+
+    expected = out("generate", trained, "--prompt", "the cat", *FEW)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "generate", str(trained), *FEW],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.write(ours, b"the cat\nthe cat\n\n")
+    said, errors = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, errors) == (0, b"")
+    text = said.decode()
+    assert text.startswith(f"{trained} goes on with what you write; an empty line ends it.\n> ")
+    assert text.count(expected) == 2
+    assert text.count("> ") == 3
+
+
+# -- evaluate
+
+
+def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: Path) -> None:
+    file = write_text(trained.parent / "text")
+    result = found("evaluate", trained, file)
+    assert result["bytes"] == len(TEXT.encode())
+    assert result["tokens"] == len(TEXT.encode()) + 1  # the end of text is predicted too
+    assert result["perplexity"] == pytest.approx(math.exp(result["loss_nats"]))
+    bits = result["loss_nats"] / math.log(2) * result["tokens"] / result["bytes"]
+    assert result["bits_per_byte"] == pytest.approx(bits)
+    assert result["unknown_tokens"] == 0
+    text = out("evaluate", trained, file)
+    assert f"{result['loss_nats']:.4f} nats per token" in text
+    assert f"{result['bits_per_byte']:.4f}\n" in text
+
+
+# -- presets
+
+
+def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, found: Any) -> None:
+    assert list(found("presets", "list")) == list(PRESETS)
+    lines = out("presets", "list").splitlines()
+    assert [line.split()[0] for line in lines] == list(PRESETS)
+    for name, run in PRESETS.items():
+        shown = out("presets", "show", name)
+        assert run_from_table(parse_toml(shown, "shown"), find) == run
+        assert run_from_table(found("presets", "show", name), find) == run
+
+
+def test_two_presets_differ_in_a_small_table(out: Any, found: Any) -> None:
+    differences = found("presets", "diff", "gpt2", "gpt2-medium")
+    assert differences["model.d_model"] == [768, 1024]
+    assert differences["model.decoder.n_layers"] == [12, 24]
+    lines = out("presets", "diff", "gpt2", "gpt2-medium").splitlines()
+    assert lines[0].split() == ["gpt2", "gpt2-medium"]
+    assert ["model.d_model", "768", "1024"] in [line.split() for line in lines]
+    assert len(lines) == len(differences) + 1 < 12
+
+
+def test_a_preset_does_not_differ_from_itself(out: Any, found: Any) -> None:
+    assert found("presets", "diff", "nano", "nano") == {}
+    assert out("presets", "diff", "nano", "nano").strip()
+
+
+def test_counting_gpt2_gives_the_published_number(out: Any, found: Any) -> None:
+    counts = found("presets", "count", "gpt2")
+    assert counts["parameters"] == 124_439_808 == sum(counts["parameters_by_part"].values())
+    assert counts["memory_bytes"] == sum(counts["memory_by_part"].values())
+    assert counts["flops_per_token"] == sum(counts["flops_by_part"].values())
+    assert "124,439,808" in out("presets", "count", "gpt2")
+
+
+def test_counting_follows_what_is_set(found: Any) -> None:
+    plain = found("presets", "count", "gpt2")["parameters"]
+    less = found("presets", "count", "gpt2", "--set", "model.decoder.n_layers=11")["parameters"]
+    assert plain - less == 12 * 768**2 + 13 * 768
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_be_counted(name: str, found: Any) -> None:
+    assert found("presets", "count", name)["parameters"] > 0
+
+
+# -- attach and verify-resume
+
+
+def test_attach_to_a_finished_run_shows_what_the_run_showed(out: Any, trained: Path) -> None:
+    events = read_events(trained / "metrics.jsonl")
+    lines = out("attach", trained, "--json").splitlines()
+    assert [json.loads(line) for line in lines] == [
+        json.loads(json.dumps(to_record(event))) for event in events
+    ]
+    shown = out("attach", trained)
+    assert shown.startswith("run run: 12 steps\n")
+    assert shown.splitlines()[-1].startswith("finished after step 12")
+    assert shown.count("held-out loss") == 4
+
+
+def test_attach_leaves_a_finished_run_as_it_was(out: Any, trained: Path) -> None:
+    def files() -> dict[str, int]:
+        return {str(p): p.stat().st_mtime_ns for p in trained.rglob("*") if p.name != ".lock"}
+
+    before = files()
+    out("attach", trained)
+    assert files() == before
+
+
+def test_resuming_is_proved_to_change_nothing(found: Any, trained: Path) -> None:
+    proof = found("verify-resume", trained, "--steps", 2)
+    assert proof == {
+        "from_step": 8,
+        "stopped_at": 9,
+        "to_step": 10,
+        "losses_equal": True,
+        "weights_equal": True,
+        "holds": True,
+    }

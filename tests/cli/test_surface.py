@@ -1,0 +1,106 @@
+"""The words that scripts rely on: every promised flag is read as what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.cli.main import parser
+from pellucid.version import __version__
+
+VERBS = ("train", "generate", "evaluate", "presets", "attach", "verify-resume")
+ACTIONS = ("list", "show", "diff", "count")
+
+PROMISED: dict[str, dict[str, object]] = {
+    "train": {"paths": [], "preset": None, "config": None, "out": None, "json": False},
+    "train a.txt b": {"paths": ["a.txt", "b"]},
+    "train -": {"paths": ["-"]},
+    "train --preset gpt2 --config c.toml --out r": {
+        "preset": "gpt2",
+        "config": "c.toml",
+        "out": "r",
+    },
+    "train --steps 7": {"steps": 7, "tokens": None, "minutes": None},
+    "train --tokens 9000": {"tokens": 9000, "steps": None},
+    "train --minutes 2.5": {"minutes": 2.5},
+    "train --seed 3 --device cpu --json": {"seed": 3, "device": "cpu", "json": True},
+    "train --resume r": {"resume": "r"},
+    "train --set a.b=1 --set c=2": {"set": ["a.b=1", "c=2"]},
+    "generate r --prompt x": {"run": "r", "prompt": ["x"], "greedy": False, "json": False},
+    "generate r --prompt x --max-new-tokens 5": {"max_new_tokens": 5},
+    "generate r --temperature 0.5 --top-k 4 --top-p 0.9": {
+        "temperature": 0.5,
+        "top_k": 4,
+        "top_p": 0.9,
+    },
+    "generate r --greedy --seed 4 --json": {"greedy": True, "seed": 4, "json": True},
+    "generate r --prompt x --prompt y": {"prompt": ["x", "y"]},
+    "evaluate r a.txt": {"run": "r", "paths": ["a.txt"], "json": False},
+    "evaluate r a.txt b.txt --json": {"paths": ["a.txt", "b.txt"], "json": True},
+    "presets list": {"action": "list", "json": False},
+    "presets list --json": {"json": True},
+    "presets show nano --json": {"action": "show", "name": "nano", "json": True},
+    "presets diff nano gpt2 --json": {"left": "nano", "right": "gpt2", "json": True},
+    "presets count nano --json": {"action": "count", "name": "nano", "json": True},
+    "attach r": {"run": "r", "json": False},
+    "attach r --json": {"json": True},
+    "verify-resume r": {"run": "r", "json": False},
+    "verify-resume r --json": {"json": True},
+}
+
+
+@pytest.mark.parametrize("line", PROMISED)
+def test_a_promised_command_line_is_understood(line: str) -> None:
+    arguments = parser().parse_args(line.split())
+    for name, value in PROMISED[line].items():
+        assert getattr(arguments, name) == value
+    assert callable(arguments.call)
+
+
+def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [[verb] for verb in VERBS] + [["presets", action] for action in ACTIONS], ids=" ".join
+)
+def test_every_command_explains_itself(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = help_of(words, capsys)
+    assert text.startswith(f"usage: pellucid {' '.join(words)}")
+    if words != ["presets"]:
+        assert "--json" in text
+
+
+def test_the_help_lists_the_commands_and_the_exit_codes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = help_of([], capsys)
+    for verb in VERBS:
+        assert re.search(rf"^ +{verb} ", text, re.MULTILINE)
+    for code in ("0 done", "2 bad input", "3 stopped", "130 interrupted"):
+        assert code in text
+
+
+def test_the_version_is_said_by_command_and_module() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pellucid", "--version"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == f"pellucid {__version__}\n"
+
+
+def test_help_needs_no_torch() -> None:
+    code = (
+        "import sys\nfrom pellucid.cli import main\n"
+        "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
+        "assert not {'torch', 'rich', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
