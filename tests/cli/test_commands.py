@@ -66,9 +66,8 @@ def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_pat
     settings = [f"--set={each}" for each in TINY]
     folder = tmp_path / "a run; rm"
     text = write_text(tmp_path / "text")
-    said = out(
-        "train", text, "--out", folder, "--steps", 4, *settings, "--set=training.sentence=it's"
-    )
+    settings.append("--set=training.sentence=it's")
+    said = out("train", text, "--out", folder, "--steps", 4, *settings)
     before, after = said.split("what next")
     for words in (
         "guessing     5.5530 nats/token",
@@ -82,8 +81,8 @@ def test_train_shows_its_course_and_says_what_can_be_done_next(out: Any, tmp_pat
         assert words in before
     commands = [shlex.split(line) for line in after.splitlines() if line.strip()]
     assert commands[0] == ["pellucid", "generate", str(folder), "--prompt", "it's"]
-    for command in commands[:1]:
-        assert main([*command[1:], *FEW]) == 0
+    assert ["pellucid", "evaluate", str(folder), "PATH"] in commands
+    assert out(*commands[0][1:], *FEW).startswith("it's")
 
 
 def test_a_short_config_file_changes_what_it_says(found: Any, tmp_path: Path) -> None:
@@ -154,6 +153,21 @@ def test_generate_reads_one_prompt_from_a_pipe(
     assert out("generate", trained, *FEW) == expected
 
 
+def test_control_characters_reach_a_file_but_not_a_terminal(
+    out: Any, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for words in (["--prompt", "a\x1b[2J\tb"], ["--prompt", "a\x1b[2J\tb", "--prompt", "c"]):
+        assert "a\x1b[2J\tb" in out("generate", trained, *words, *FEW)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", Terminal())
+            assert main(["generate", str(trained), *words, *FEW]) == 0
+            assert "a␛[2J\tb" in sys.stdout.getvalue()  # type: ignore[attr-defined]
+
+
 def test_generate_can_use_any_checkpoint(found: Any, trained: Path) -> None:
     named = trained / "checkpoints/step-12"
     assert found("generate", named, "--prompt", "a", *FEW) == found(
@@ -161,14 +175,36 @@ def test_generate_can_use_any_checkpoint(found: Any, trained: Path) -> None:
     )
 
 
-def test_generate_to_a_narrow_encoding_gives_whole_json(trained: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "pellucid", "generate", trained, "--prompt", "é→漢", *FEW, "--json"],
-        capture_output=True,
-        check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )
-    assert json.loads(result.stdout)[0]["prompt"] == "é→漢"
+def on_a_console_of_ascii(monkeypatch: pytest.MonkeyPatch, *words: object) -> bytes:
+    """What a command writes to a standard output that knows English alone."""
+    with io.BytesIO() as raw, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+        assert main([str(word) for word in words]) == 0
+        return raw.getvalue()
+
+
+def test_json_is_whole_where_the_output_cannot_spell_it(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("generate", trained, "--prompt", "é→漢", *FEW, "--json")
+    assert json.loads(on_a_console_of_ascii(monkeypatch, *words))[0]["prompt"] == "é→漢"
+
+
+def test_what_the_output_cannot_spell_becomes_a_question_mark(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("generate", trained, "--prompt", "é→漢", *FEW)
+    assert on_a_console_of_ascii(monkeypatch, *words).startswith(b"???")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["presets", "show", "gpt2"]) == 0
+    with pytest.raises(BrokenPipeError):
+        stream.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
@@ -236,7 +272,7 @@ def test_two_presets_differ_in_a_small_table(out: Any, found: Any) -> None:
 
 def test_a_preset_does_not_differ_from_itself(out: Any, found: Any) -> None:
     assert found("presets", "diff", "nano", "nano") == {}
-    assert out("presets", "diff", "nano", "nano").strip()
+    assert out("presets", "diff", "nano", "nano") == "nano and nano are the same\n"
 
 
 def test_counting_gpt2_gives_the_published_number(out: Any, found: Any) -> None:
@@ -245,6 +281,15 @@ def test_counting_gpt2_gives_the_published_number(out: Any, found: Any) -> None:
     assert counts["memory_bytes"] == sum(counts["memory_by_part"].values())
     assert counts["flops_per_token"] == sum(counts["flops_by_part"].values())
     assert "124,439,808" in out("presets", "count", "gpt2")
+
+
+def test_numbers_of_a_table_end_in_one_column_and_formulas_begin_in_one(out: Any) -> None:
+    first = out("presets", "count", "gpt2").split("\n\n")[0].splitlines()[1:-1]
+    counts = [line[: line.index(",", 20) + 4] for line in first]
+    rows = [line.split("  ") for line in first]
+    formulas = [next(cell for cell in reversed(row) if cell) for row in rows]
+    assert len({line.index(f, 20) for line, f in zip(first, formulas, strict=True)}) == 1
+    assert counts[0].endswith("38,597")
 
 
 def test_counting_follows_what_is_set(found: Any) -> None:
@@ -282,6 +327,7 @@ def test_attach_leaves_a_finished_run_as_it_was(out: Any, trained: Path) -> None
     assert files() == before
 
 
+@pytest.mark.slow
 def test_resuming_is_proved_to_change_nothing(found: Any, trained: Path) -> None:
     proof = found("verify-resume", trained, "--steps", 2)
     assert proof == {

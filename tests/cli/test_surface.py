@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -83,9 +82,9 @@ def test_every_command_explains_itself(
 def test_the_help_lists_the_commands_and_the_exit_codes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = help_of([], capsys)
+    text = " ".join(help_of([], capsys).split())
     for verb in VERBS:
-        assert re.search(rf"^ +{verb} ", text, re.MULTILINE)
+        assert f" {verb} " in text
     for code in ("0 done", "2 bad input", "3 stopped", "130 interrupted"):
         assert code in text
 

@@ -71,6 +71,7 @@ POSITIONS = st.sampled_from(
         config.NoPositions(),
     ]
 )
+RESIDUALS = st.sampled_from([config.PreNorm(), config.PostNorm(), config.NoResidual()])
 
 
 @st.composite
@@ -95,7 +96,7 @@ def models(draw: st.DrawFn) -> config.Transformer:
             d_ff=draw(st.integers(1, 9)), activation="silu", bias=draw(st.booleans())
         ),
         norm=draw(NORMS),
-        residual=draw(st.sampled_from([config.PreNorm(), config.PostNorm(), config.NoResidual()])),
+        residual=draw(RESIDUALS),
         final_norm=draw(st.booleans()),
         dropout=0.0,
     )

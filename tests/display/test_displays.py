@@ -20,6 +20,7 @@ from support.events import (
     INTERRUPTED,
     KINDS,
     LOGGED,
+    PREPARING,
     RESUMED,
     SAMPLED,
     SAVED,
@@ -232,6 +233,11 @@ def test_how_a_run_ended_is_the_last_thing_both_say(last: Event) -> None:
     said = plain(last).strip()
     lines = [line.strip("│ ") for line in frame(*WHOLE, last).splitlines()]
     assert " ".join(lines[:-1]).endswith(said)
+
+
+def test_what_is_being_prepared_is_said_at_once() -> None:
+    assert plain(PREPARING) == "training a tokenizer …\n"
+    assert "training a tokenizer …" in ESCAPE.sub("", raw([PREPARING]))
 
 
 def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pellucid.training import events
 
+PREPARING = events.Preparing(what="training a tokenizer")
+PREPARING = events.Preparing(what="reading the text")
 STARTED = events.Started(
     step=0,
     total_steps=600,
@@ -51,4 +53,15 @@ def logged(step: int, loss: float = 4.0) -> events.Logged:
 
 LOGGED = logged(310)
 WHOLE = (STARTED, FIRST, logged(300, 4.1), EVALUATED, SAMPLED, SAVED, LOGGED)
-KINDS = (STARTED, RESUMED, EVALUATED, SAMPLED, SAVED, FINISHED, INTERRUPTED, STOPPED, LOGGED)
+KINDS = (
+    PREPARING,
+    STARTED,
+    RESUMED,
+    EVALUATED,
+    SAMPLED,
+    SAVED,
+    FINISHED,
+    INTERRUPTED,
+    STOPPED,
+    LOGGED,
+)

@@ -23,6 +23,7 @@ from pellucid.training import (
     Event,
     Finished,
     Logged,
+    Preparing,
     Sampled,
     Started,
     StepFinished,
@@ -94,6 +95,9 @@ def test_how_often_a_run_reports_changes_nothing(trained: Path, tmp_path: Path) 
 def test_events_come_in_their_order_and_say_every_step(tmp_path: Path) -> None:
     seen: list[Event] = []
     train_tiny(tmp_path / "run", observers=[seen.append])
+    preparing = [e for e in seen if isinstance(e, Preparing)]
+    assert seen[: len(preparing)] == preparing
+    seen = seen[len(preparing) :]
     assert isinstance(seen[0], Started)
     assert isinstance(seen[-1], Finished)
     assert [e.step for e in seen if isinstance(e, StepFinished)] == list(range(1, 13))

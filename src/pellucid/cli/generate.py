@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ def call(arguments: argparse.Namespace) -> None:
         _write(run, prompts[0], sampling)
     else:
         for prompt, text in zip(prompts, runs.generate(run, prompts, sampling), strict=True):
-            print(f"{prompt}{text.text}\n")
+            print(_harmless(f"{prompt}{text.text}\n"))
 
 
 def _piped() -> str:
@@ -94,10 +95,19 @@ def _piped() -> str:
 def _write(run: Run, prompt: str, sampling: Sampling) -> None:
     from pellucid.generation import stream
 
-    print(prompt, end="", flush=True)
+    print(_harmless(prompt), end="", flush=True)
     for piece in stream(run.model, run.tokenizer, prompt, sampling):
-        print(piece, end="", flush=True)
+        print(_harmless(piece), end="", flush=True)
     print()
+
+
+def _harmless(text: str) -> str:
+    """On a terminal, control characters of a model are drawn and not obeyed."""
+    from pellucid.display import visible
+
+    if not sys.stdout.isatty():
+        return text
+    return re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
 
 
 def _converse(run: Run, sampling: Sampling) -> None:

@@ -45,6 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     arguments = parser().parse_args(words)
     settle()
+    _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     try:

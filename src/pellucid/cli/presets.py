@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from pellucid.cli.output import add_json, print_json
 from pellucid.config import BytePairs, Run, encode, run_from_table, run_to_toml
 from pellucid.counting import flops_per_token, memory, parameter_count, parameters
 from pellucid.presets import PRESETS, diff, find
+
+#: A number with or without a unit, as against a name or a formula.
+_QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
 
 
 def add_to(verbs: Any) -> None:
@@ -112,7 +116,7 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for row in table:
         cells = [
-            cell.rjust(width) if index and cell[:1].isdigit() else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if _QUANTITY.fullmatch(cell) else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
         ]
         print("  ".join(cells).rstrip())

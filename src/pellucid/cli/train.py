@@ -131,7 +131,7 @@ class _Result:
 
 def _say_what_next(run: Run, result: _Result) -> None:
     from pellucid import runs
-    from pellucid.display.plain import visible
+    from pellucid.display import visible
     from pellucid.generation import Sampling
 
     sentence = run.config.training.sentence

@@ -2,6 +2,6 @@
 
 from pellucid.display.choose import display_for
 from pellucid.display.panel import Panel
-from pellucid.display.plain import PlainLines
+from pellucid.display.plain import PlainLines, visible
 
-__all__ = ["Panel", "PlainLines", "display_for"]
+__all__ = ["Panel", "PlainLines", "display_for", "visible"]

@@ -47,6 +47,9 @@ class Panel:
 
     def __call__(self, event: events.Event) -> None:
         match event:
+            case events.Preparing():
+                self._console.print(Text(lines_of(event)[0], style="dim"))
+                return
             case events.Started() | events.Resumed():
                 self._started = event if isinstance(event, events.Started) else self._started
                 for line in lines_of(event):

@@ -57,6 +57,8 @@ def one_line(text: str) -> str:
 
 def _lines_of(event: events.Event) -> list[str]:
     match event:
+        case events.Preparing():
+            return [f"{event.what} …"]
         case events.Started():
             lines = [f"run {event.name}: {event.total_steps:,} steps"]
             facts = (*event.facts, ("guessing", f"{event.guessing_nats:.4f} nats/token = ln V"))

@@ -13,6 +13,14 @@ from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """What is being done before a run can start; not recorded: there is no run yet."""
+
+    what: str
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """What will be run; `facts` are lines for a person, in order."""
 
@@ -120,7 +128,8 @@ class StoppedNonFinite:
 
 
 Event = (
-    Started
+    Preparing
+    | Started
     | Resumed
     | StepFinished
     | Logged
