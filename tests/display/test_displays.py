@@ -236,8 +236,8 @@ def test_how_a_run_ended_is_the_last_thing_both_say(last: Event) -> None:
 
 
 def test_what_is_being_prepared_is_said_at_once() -> None:
-    assert plain(PREPARING) == "training a tokenizer …\n"
-    assert "training a tokenizer …" in ESCAPE.sub("", raw([PREPARING]))
+    assert plain(PREPARING) == f"{PREPARING.what} …\n"
+    assert f"{PREPARING.what} …" in ESCAPE.sub("", raw([PREPARING]))
 
 
 def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pellucid.training import events
 
-PREPARING = events.Preparing(what="training a tokenizer")
 PREPARING = events.Preparing(what="reading the text")
 STARTED = events.Started(
     step=0,

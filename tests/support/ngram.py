@@ -110,7 +110,7 @@ def continuations(keys_above: Ints, raw: Ints) -> Ints:
 
 
 def kneser_ney(counts: Ints, context_of: Ints, n_contexts: int) -> tuple[Floats, Floats, Floats]:
-    """Gain of each n-gram, norm and escape of each context: `p = (gain + escape * lower) / norm`."""
+    """Gain of each n-gram, norm and escape of each context: p = (gain + escape lower) / norm."""
     n1, n2, n3, n4 = (max(int((counts == k).sum()), 1) for k in (1, 2, 3, 4))
     y = n1 / (n1 + 2 * n2)
     estimates = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from pellucid.objectives import Objective
 from pellucid.optim import Optimiser
 from pellucid.training import events
 from pellucid.training.interrupts import Interrupts
-from pellucid.training.meter import Meter
+from pellucid.training.meter import Meter, memory_in_use
 from pellucid.training.non_finite import Culprit, find_culprit
 from pellucid.training.randomness import generator_states, seed_step
 from pellucid.training.step import accumulate, update
@@ -292,15 +291,3 @@ def _said(step: int, culprit: Culprit, aside: Path) -> str:
         f"{aside}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
         "--set training.precision=float32 are what usually helps"
     )
-
-
-def memory_in_use(device: torch.device) -> int | None:
-    """The most memory the run has held, in bytes; None where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -6,6 +6,7 @@ mean.
 
 from __future__ import annotations
 
+import sys
 import time
 
 import torch
@@ -56,3 +57,15 @@ class Meter:
 
 def _to_list(rows: Tensor) -> list[list[float]]:
     return [[float(value) for value in row] for row in rows.cpu()]
+
+
+def memory_in_use(device: torch.device) -> int | None:
+    """The most memory the run has held, in bytes; None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,65 @@
+"""From what a user says to a whole config: preset, file, settings, flags, in that order.
+
+Comes in: names, paths and assignments. Goes out: a `config.Run`, or a refusal. It does not know how
+a run is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pellucid import config
+from pellucid.config import run_from_table
+from pellucid.errors import ConfigError
+from pellucid.presets import find
+from pellucid.runs.load import read_toml
+
+
+def choose(
+    paths: Iterable[str | Path] = (),
+    *,
+    preset: str = "nano",
+    config_file: str | Path | None = None,
+    steps: int | None = None,
+    tokens: int | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    settings: Iterable[str] = (),
+) -> config.Run:
+    """The config that the arguments of `train` describe.
+
+    Raises:
+        ConfigError: an unknown preset, key or kind, or more than one length.
+    """
+    table: dict[str, Any] = {"base": preset}
+    if config_file is not None:
+        table |= read_toml(Path(config_file))
+    run = run_from_table(table, find, settings)
+    lengths = (
+        ("steps", config.Steps, steps),
+        ("tokens", config.Tokens, tokens),
+        ("minutes", config.Minutes, minutes),
+    )
+    chosen = [_budget(name, kind, n) for name, kind, n in lengths if n is not None]
+    if len(chosen) > 1:
+        raise ConfigError("--steps, --tokens and --minutes: give one of them")
+    names = tuple(str(path) for path in paths)
+    if names:
+        run = replace(run, text=replace(run.text, corpus=config.Files(paths=names)))
+    training = replace(
+        run.training,
+        budget=chosen[0] if chosen else run.training.budget,
+        device=run.training.device if device is None else device,
+    )
+    return replace(run, seed=run.seed if seed is None else seed, training=training)
+
+
+def _budget(name: str, kind: Callable[..., config.Budget], count: float) -> config.Budget:
+    try:
+        return kind(count=count)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None

@@ -1,0 +1,96 @@
+"""How well a model predicts text it was not trained on.
+
+Comes in: a model and tokens, or a run and paths. Goes out: nats per token, perplexity, bits per
+byte. It does not know training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pellucid.model import Transformer
+from pellucid.objectives import linear_cross_entropy
+from pellucid.runs.load import Run
+from pellucid.text import Tokenizer, documents_from, windows
+from pellucid.training import Precision, autocast, to_device
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The loss over a text: every token after the first is predicted once.
+
+    The text is cut into windows of one context, so the first tokens of a window are predicted from
+    little; a longer context can only do better.
+    """
+
+    loss_nats: float
+    tokens: int
+    n_bytes: int
+    unknown_tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """e^loss: as if guessing evenly among so many tokens."""
+        return math.exp(self.loss_nats)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """All bits over all bytes: comparable across tokenizers, where no token is unknown."""
+        return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
+
+
+def evaluate_tokens(
+    model: Transformer,
+    tokens: npt.NDArray[Any],
+    *,
+    n_bytes: int,
+    unknown_id: int | None = None,
+    precision: Precision = "float32",
+    batch_size: int = 16,
+) -> Evaluation:
+    """The loss of `model` over tokens end to end."""
+    device = model.head_weight.device
+    total = torch.zeros((), dtype=torch.float64)
+    for batch in windows(tokens, context_length=model.context_length, batch_size=batch_size):
+        here = to_device(batch, device)
+        with torch.no_grad(), autocast(device, precision):
+            result = linear_cross_entropy(
+                model.hidden_states(here.ids).flatten(0, 1),
+                model.head_weight,
+                here.targets.flatten(),
+                divisor=1.0,
+            )
+        total += result.token_losses.double().sum().cpu()
+    n = len(tokens) - 1
+    unknown = 0 if unknown_id is None else int(np.count_nonzero(tokens == unknown_id))
+    return Evaluation(float(total) / n, n, n_bytes, unknown)
+
+
+def evaluate(run: Run, paths: Iterable[str]) -> Evaluation:
+    """The loss of a run's model over files, folders, or standard input ("-").
+
+    Raises:
+        TextError: a path holds no readable text.
+    """
+    documents = documents_from(paths)
+    parts = [run.tokenizer.encode_document(document.text) for document in documents]
+    tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
+    n_bytes = sum(len(document.text.encode()) for document in documents)
+    return evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+
+
+def prefix(
+    tokens: npt.NDArray[Any], n_bytes: int, tokenizer: Tokenizer, limit: int
+) -> tuple[npt.NDArray[Any], int]:
+    """At most `limit` tokens from the start, and how many bytes of text they are."""
+    if len(tokens) <= limit:
+        return tokens, n_bytes
+    part = tokens[:limit]
+    return part, len(tokenizer.decode(part.tolist()).encode())

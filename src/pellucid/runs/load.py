@@ -1,0 +1,119 @@
+"""A trained run, opened again.
+
+Comes in: a run's folder, or one of its checkpoints. Goes out: its model, tokenizer and config. It
+does not know how to go on training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints import load_model_tensors
+from pellucid.config import decode, parse_toml, run_from_table
+from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.model import Transformer, assemble
+from pellucid.presets import find
+from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.plan import find_device
+from pellucid.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model with its tokenizer and config; unpacks as `model, tokenizer`."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    config: config.Run
+    folder: Path
+    checkpoint: Path
+
+    def __iter__(self) -> Iterator[Transformer | Tokenizer]:
+        return iter((self.model, self.tokenizer))
+
+
+def load(path: str | Path, *, device: str = "cpu") -> Run:
+    """The run at `path`, at its latest checkpoint, or at the one that `path` names.
+
+    The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
+    (batch, time, vocab_size).
+
+    Raises:
+        RunError: there is no run at `path`.
+        CheckpointError: the checkpoint is damaged or missing.
+    """
+    folder, named = existing_folder(Path(path))
+    checkpoint = named or folder.shelf.latest()
+    run = read_config(folder)
+    with torch.device("meta"):
+        model = assemble(run.model, seed=0)
+    fill(model, load_model_tensors(checkpoint), find_device(device))
+    model.eval()
+    return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
+
+
+def read_config(folder: RunFolder) -> config.Run:
+    """The config of a run."""
+    return run_from_table(read_toml(folder.config), find)
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """The table in a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8, as TOML has to be: {error.reason}") from None
+    return parse_toml(text, str(file))
+
+
+def read_plan(folder: RunFolder) -> config.Plan:
+    """What a run resolved for its machine.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
+    try:
+        return decode(config.Plan, json.loads(folder.plan.read_text(encoding="utf-8")), "plan")
+    except (OSError, ValueError, ConfigError) as error:
+        raise RunError(
+            f"{folder.plan} is missing or damaged ({error}): the run cannot be continued, but "
+            "its checkpoints can be used"
+        ) from None
+
+
+def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Put tensors into a model that was built on the meta device, or into one that has weights.
+
+    Raises:
+        CheckpointError: a tensor is missing, is not expected, or has another shape.
+    """
+    parameters = dict(model.named_parameters())
+    if parameters.keys() != tensors.keys():
+        missing = sorted(parameters.keys() - tensors.keys())
+        extra = sorted(tensors.keys() - parameters.keys())
+        raise CheckpointError(
+            f"the checkpoint does not fit the config: missing {missing or 'nothing'}, "
+            f"not expected {extra or 'nothing'}"
+        )
+    for name, parameter in parameters.items():
+        if parameter.shape != tensors[name].shape:
+            raise CheckpointError(
+                f"the checkpoint does not fit the config: {name} is {tuple(tensors[name].shape)}, "
+                f"the config says {tuple(parameter.shape)}"
+            )
+    model.load_state_dict(dict(tensors), assign=model.head_weight.is_meta)
+    model.to(device)

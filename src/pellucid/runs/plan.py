@@ -1,0 +1,95 @@
+"""What this machine makes of the choices that said "auto", and whether another plan fits it.
+
+Comes in: a config, a machine. Goes out: a `Plan`, or a refusal by name. It does not know models.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import assert_never
+
+import torch
+
+from pellucid import config
+from pellucid.errors import ConfigError, RunError
+
+#: Said when a plan cannot be kept.
+_DRIFT = "the rest of the run would not be bit for bit what it was: pass --allow-drift to go on so"
+
+
+def find_device(wanted: str) -> torch.device:
+    """The device that `wanted` names; "auto" is the first of CUDA, MPS and CPU that is there.
+
+    Raises:
+        ConfigError: torch does not know the name, or the machine does not have the device.
+    """
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.ones(1, device=device).item()  # "meta" has a name but no numbers
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ConfigError(
+            f"training.device: this machine has no {wanted!r} ({first}); use auto or cpu"
+        ) from None
+    return device
+
+
+def find_precision(wanted: str, device: torch.device) -> str:
+    """bfloat16 where the processor multiplies it natively, else float32."""
+    if wanted != "auto":
+        return wanted
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return "bfloat16" if device.type == "cpu" and _cpu_has_bf16() else "float32"
+
+
+def _cpu_has_bf16() -> bool:
+    # torch gives no public question for this; where it stops answering, float32 is right
+    cpu = torch.cpu
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(cpu, name, lambda: False)() for name in names)
+
+
+def device_name(device: torch.device) -> str:
+    """What the arithmetic depends on: the GPU's name, or the processor's vector instructions."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def count_steps(run: config.Run, seconds_per_step: Callable[[], float]) -> int:
+    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
+    settings = run.training
+    tokens = settings.batch_size * run.model.context_length
+    match settings.budget:
+        case config.Steps(count=count):
+            return count
+        case config.Tokens(count=count):
+            return -(-count // tokens)
+        case config.Minutes(count=count):
+            # evaluations, samples and checkpoints take their share
+            return max(1, int(count * 60 * 0.95 / seconds_per_step()))
+        case _:
+            assert_never(settings.budget)
+
+
+def check_plan(plan: config.Plan, *, allow_drift: bool) -> None:
+    """Refuse, by name, what keeps this machine from computing as the plan says.
+
+    Raises:
+        RunError: the device is not there; or torch or the processor is another, unless allowed.
+    """
+    try:
+        device = find_device(plan.device)
+    except ConfigError as error:
+        raise RunError(f"the run was trained on {plan.device}: {error}") from None
+    found = {"device_name": device_name(device), "torch_version": torch.__version__}
+    for name, now in found.items():
+        then = getattr(plan, name)
+        if then != now and not allow_drift:
+            raise RunError(f"plan.{name}: the run has {then!r}, here is {now!r}; {_DRIFT}")

@@ -1,0 +1,51 @@
+"""A run that writes: for its user, and for the fixed sentence while it trains.
+
+Comes in: a run and prompts. Goes out: texts. It does not know displays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from pellucid.generation import Continuation, Sampling
+from pellucid.generation import generate as generate_texts
+from pellucid.model import Transformer
+from pellucid.runs.load import Run
+from pellucid.text import Tokenizer
+from pellucid.training import Sampled
+
+_SHOWN_TOKENS = 3
+_CONTINUATION_TOKENS = 24
+
+
+def generate(
+    run: Run, prompts: str | Sequence[str], sampling: Sampling | None = None
+) -> list[Continuation]:
+    """How prompts go on, written by a run's model.
+
+    Raises:
+        ConfigError: a number in `sampling` is out of range.
+    """
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    return generate_texts(run.model, run.tokenizer, texts, sampling or Sampling())
+
+
+def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
+    """The likeliest next tokens after `sentence`, and its greedy continuation."""
+    ids = [tokenizer.begin_id, *tokenizer.encode(sentence)][-model.context_length :]
+    with torch.no_grad():
+        logits = model(torch.tensor([ids], device=model.head_weight.device))[0, -1]
+        shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
+    greedy = Sampling(max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0)
+    (continuation,) = generate_texts(model, tokenizer, [sentence], greedy)
+    return Sampled(
+        step=step,
+        sentence=sentence,
+        next_tokens=tuple(
+            (tokenizer.token(int(token)), float(share))
+            for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
+        ),
+        continuation=continuation.text,
+    )

@@ -1,0 +1,122 @@
+"""Proof, on the user's own machine, that resuming changes nothing.
+
+Comes in: a run's folder. Goes out: whether a copy that was stopped and resumed in another process
+ends with the same losses and the same bits as one that never stopped. The run itself is only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoints import verify
+from pellucid.errors import Interrupted, RunError
+from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.load import read_plan
+from pellucid.runs.records import cut_after, read_events
+from pellucid.runs.resume import resume
+from pellucid.training import Event, Interrupts, Logged, StepFinished
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeProof:
+    """What was compared: from which step, over how many, and whether all was equal."""
+
+    from_step: int
+    stopped_at: int
+    to_step: int
+    losses_equal: bool
+    weights_equal: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether resuming changed nothing."""
+        return self.losses_equal and self.weights_equal
+
+
+def verify_resume(path: str | Path, *, steps: int = 10) -> ResumeProof:
+    """Train on from a checkpoint twice, once straight and once with a stop half-way.
+
+    The start is the newest checkpoint with `steps` updates after it, or the run's very start. Each
+    part runs in a process of its own.
+
+    Raises:
+        RunError: there is no run, or a part failed.
+        CheckpointError: the checkpoint is damaged.
+    """
+    folder, _ = existing_folder(Path(path))
+    total = read_plan(folder).total_steps
+    starts = [step for step in folder.shelf.steps() if step + 2 <= total]
+    start = starts[-1] if starts else 0
+    end = min(total, start + max(2, steps))
+    middle = (start + end) // 2
+    with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
+        straight, stopped = Path(scratch) / "straight", Path(scratch) / "stopped"
+        for copy in (straight, stopped):
+            _copy(folder, RunFolder(copy), start)
+        _in_process(straight, end)
+        _in_process(stopped, middle)
+        _in_process(stopped, end)
+        return ResumeProof(
+            from_step=start,
+            stopped_at=middle,
+            to_step=end,
+            losses_equal=_losses(straight, start) == _losses(stopped, start),
+            weights_equal=_weights(straight) == _weights(stopped),
+        )
+
+
+def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
+    target.path.mkdir()
+    for file in (source.config, source.plan, source.tokenizer):
+        shutil.copy(file, target.path)
+    shutil.copytree(source.text, target.text)
+    target.metrics.touch()
+    if step:
+        verify(source.shelf.path(step))
+        shutil.copytree(source.shelf.path(step), target.shelf.path(step))
+        target.shelf.rewind(target.shelf.path(step))
+    cut_after(target.metrics, step)
+
+
+def _in_process(path: Path, end: int) -> None:
+    code = f"from pellucid.runs.verify import resume_until; resume_until({str(path)!r}, {end})"
+    process = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False
+    )
+    if process.returncode:
+        last = process.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise RunError(f"a part of the proof failed: {last[0]}")
+
+
+def resume_until(path: str, end: int) -> None:
+    """Go on with a run until `end` updates are done, and save there."""
+    interrupts = Interrupts()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, StepFinished) and event.step >= end:
+            interrupts.asked = True
+
+    try:
+        resume(path, observers=[stop], show=False, interrupts=interrupts)
+    except Interrupted:
+        return
+
+
+def _losses(path: Path, start: int) -> list[float]:
+    logged = (e for e in read_events(RunFolder(path).metrics) if isinstance(e, Logged))
+    return [loss for event in logged for loss in event.losses]
+
+
+def _weights(path: Path) -> str:
+    latest = RunFolder(path).shelf.latest()
+    files = [latest / name for name in ("model.safetensors", "optimiser.safetensors")]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,271 @@
+"""Killed, stopped, damaged, shared: nothing saved is lost, and the rest is bit for bit the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import pellucid
+from pellucid import config, runs
+from pellucid.checkpoints import load
+from pellucid.errors import Interrupted, RunError
+from pellucid.runs import RunFolder, read_events, verify_resume
+from pellucid.runs.verify import resume_until
+from pellucid.training import Interrupts, Logged, Resumed
+from support.tiny import TINY, train_tiny, write_text
+
+TESTS = Path(__file__).parents[1]
+
+
+def losses(folder: Path) -> list[float]:
+    events = read_events(RunFolder(folder).metrics)
+    return [loss for e in events if isinstance(e, Logged) for loss in e.losses]
+
+
+def assert_same_end(one: Path, two: Path) -> None:
+    ends = [load(RunFolder(folder).shelf.latest()) for folder in (one, two)]
+    for what in ("model", "optimiser", "random"):
+        left, right = (getattr(end, what) for end in ends)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[k], right[k]) for k in left), what
+    assert ends[0].state["progress"] == ends[1].state["progress"]
+    assert losses(one) == losses(two)
+
+
+def stop_at(step: int, folder: Path) -> None:
+    """Start the tiny run and stop it after `step` updates, as Ctrl-C would."""
+    from pellucid.training import StepFinished
+
+    def press(event: object) -> None:
+        if isinstance(event, StepFinished) and event.step == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        train_tiny(folder, observers=[press])
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 7, 11])
+def test_stopped_and_resumed_equals_never_stopped(trained: Path, tmp_path: Path, step: int) -> None:
+    stop_at(step, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{step}"
+    runs.resume(tmp_path / "run", show=False)
+    assert_same_end(trained, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        'optimiser={kind="AdamW", learning_rate=0.01, betas=[0.9, 0.95], eps=1e-8, '
+        "weight_decay=0.1}",
+        'optimiser={kind="Adam", learning_rate=0.01, betas=[0.9, 0.95], eps=1e-8, l2=0.1}',
+        'optimiser={kind="SGD", learning_rate=0.1, momentum=0.9, l2=0.0}',
+    ],
+    ids=["AdamW", "Adam", "SGD"],
+)
+def test_every_optimiser_resumes_in_every_precision(tmp_path: Path, optimiser: str) -> None:
+    chosen = [optimiser, "training.precision=bfloat16"]
+    train_tiny(tmp_path / "straight", settings=chosen)
+    train_tiny(tmp_path / "run", settings=chosen)
+    # go back to an older checkpoint, and do the rest again
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
+    assert_same_end(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_run_stopped_before_its_first_checkpoint_starts_again(
+    trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    runs.resume(tmp_path / "run", show=False)
+    assert_same_end(trained, tmp_path / "run")
+
+
+def test_resuming_a_finished_run_changes_nothing(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    runs.resume(tmp_path / "run", show=False)
+    assert_same_end(trained, tmp_path / "run")
+
+
+def test_a_metrics_line_cut_short_by_a_crash_is_no_obstacle(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    metrics = RunFolder(tmp_path / "run").metrics
+    whole = metrics.read_bytes()
+    metrics.write_bytes(whole + b'{"event": "Logged", "step": 1')
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
+    assert_same_end(trained, tmp_path / "run")
+    resumed = [e for e in read_events(metrics) if isinstance(e, Resumed)]
+    assert [e.step for e in resumed] == [8]
+
+
+def test_killed_at_thirty_random_moments_the_end_is_the_same(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+
+    def run(folder: str, kills: int) -> dict[str, int]:
+        done = subprocess.run(
+            [sys.executable, str(TESTS / "support" / "killer.py"), folder, str(kills), "1337"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    assert run("killed", 30)["killed"] == 30
+    run("straight", 0)
+    assert_same_end(tmp_path / "straight", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    settings = [word for assignment in TINY for word in ("--set", assignment)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "train", str(write_text(tmp_path)), "--out", "run",
+         "--steps", "100000", *settings],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.is_file() and "Logged" in metrics.read_text()):
+        assert time.monotonic() < deadline, process.stderr and process.stderr.read()
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "pellucid train --resume run" in err.replace("\n", " ")
+    assert "Traceback" not in err
+    assert "interrupted" in out
+    shelf = RunFolder(tmp_path / "run").shelf
+    assert shelf.latest() == shelf.path(shelf.steps()[-1])
+
+
+def test_a_second_signal_stops_at_once() -> None:
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_signals_are_as_before_when_training_is_over(trained: Path) -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_verify_resume_proves_it_and_leaves_the_run_alone(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    before = {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()}
+    proof = verify_resume(tmp_path / "run", steps=4)
+    assert proof.holds
+    assert (proof.from_step, proof.stopped_at, proof.to_step) == (8, 10, 12)
+    assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
+
+
+def test_verify_resume_can_fail(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a resume that forgets the optimiser's memory is found out
+    shutil.copytree(trained, tmp_path / "run")
+
+    def forgetful(path: Path, end: int) -> None:
+        if end == 12 and path.name == "stopped":
+            folder = RunFolder(path)
+            checkpoint = load(folder.shelf.latest())
+            zeros = {k: t * 0 if t.ndim == 2 else t for k, t in checkpoint.optimiser.items()}
+            step = checkpoint.state["progress"]["step"]
+            folder.shelf.save(step, replace(checkpoint, optimiser=zeros), best=False, keep=5)
+        resume_until(str(path), end)
+
+    monkeypatch.setattr("pellucid.runs.verify._in_process", forgetful)
+    assert not verify_resume(tmp_path / "run", steps=4).holds
+
+
+def test_a_run_in_use_is_locked_and_a_dead_owner_is_not_in_the_way(
+    trained: Path, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(trained, folder.path)
+    hold = (
+        "import sys, time; from pathlib import Path; from pellucid.runs import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked():\n"
+        "    print('held', flush=True); time.sleep(60)"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", hold, str(folder.path)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "held\n"
+    assert folder.is_held()
+    with pytest.raises(RunError, match=f"in use by process {owner.pid}"):
+        runs.resume(folder.path, show=False)
+    owner.kill()
+    owner.communicate()
+    assert not folder.is_held()
+    runs.resume(folder.path, show=False)
+
+
+def test_default_folders_never_collide(tmp_path: Path) -> None:
+    from pellucid.runs.folder import new_folder
+
+    made = {new_folder("nano", tmp_path / "runs").path for _ in range(20)}
+    assert len(made) == 20
+
+
+@pytest.mark.parametrize(("name", "value"), [("torch_version", "1.0"), ("device_name", "abacus")])
+def test_another_machine_is_refused_by_name_unless_allowed(
+    trained: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(trained, folder.path)
+    plan = json.loads(folder.plan.read_text()) | {name: value}
+    folder.plan.write_text(json.dumps(plan))
+    with pytest.raises(RunError, match=rf"plan\.{name}.*{value}.*--allow-drift"):
+        runs.resume(folder.path, show=False)
+    runs.resume(folder.path, show=False, allow_drift=True)
+
+
+def test_resume_reuses_the_plan(trained: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(trained, folder.path)
+    before = torch.get_num_threads()
+    plan = json.loads(folder.plan.read_text()) | {"threads": 1}
+    folder.plan.write_text(json.dumps(plan))
+    torch.set_num_threads(2)
+    try:
+        runs.resume(folder.path, show=False)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_checkpoint_says_all_that_decides_the_run(trained: Path) -> None:
+    state = load(RunFolder(trained).shelf.latest()).state
+    run = config.decode(config.Run, state["config"])
+    assert run.seed == 1337
+    assert config.decode(config.Plan, state["plan"]).total_steps == 12
+    assert state["pellucid"] == pellucid.__version__
+    assert state["position"] == 12 * run.training.batch_size
+    assert set(state["generators"]) == {"python", "numpy"}
+
+
+def test_a_run_that_cannot_be_prepared_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(pellucid.TextError, match="fewer than one context"):
+        train_tiny(tmp_path / "run", settings=["model.context_length=5000"])
+    assert not (tmp_path / "run").exists()

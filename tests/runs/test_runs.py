@@ -1,0 +1,196 @@
+"""A run from Python: trained, loaded, evaluated, counted in minutes, compiled or not."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import pellucid
+from pellucid import config
+from pellucid.checkpoints import load_model_tensors
+from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.presets import find
+from pellucid.runs import RunFolder, attach, read_events
+from pellucid.runs.evaluation import evaluate_tokens
+from pellucid.runs.load import fill
+from pellucid.runs.plan import count_steps, find_device
+from pellucid.training import Started
+from support.tiny import TINY, train_tiny, write_text
+
+
+def test_load_gives_a_model_and_a_tokenizer(trained: Path) -> None:
+    run = pellucid.load(trained)
+    model, tokenizer = pellucid.load(trained)
+    ids = torch.tensor([[tokenizer.begin_id, *tokenizer.encode("the cat")]])
+    logits = model(ids)
+    assert logits.shape == (1, 8, tokenizer.vocab_size)
+    assert torch.equal(logits, run.model(ids))
+    assert not model.training
+    assert run.config.model.vocab_size == tokenizer.vocab_size == 258
+
+
+def test_load_takes_one_checkpoint_too(trained: Path) -> None:
+    run = pellucid.load(trained / "checkpoints" / "step-8")
+    tensors = load_model_tensors(trained / "checkpoints" / "step-8")
+    assert all(torch.equal(p, tensors[n]) for n, p in run.model.named_parameters())
+
+
+def test_load_refuses_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="does not exist"):
+        pellucid.load(tmp_path / "none")
+    with pytest.raises(RunError, match="is not a run"):
+        pellucid.load(tmp_path)
+
+
+def test_tensors_that_do_not_fit_are_named(trained: Path) -> None:
+    run = pellucid.load(trained)
+    tensors = dict(run.model.named_parameters())
+    cpu = torch.device("cpu")
+    without = {n: t for n, t in tensors.items() if n != "decoder.final_norm.gain"}
+    with pytest.raises(CheckpointError, match=r"missing \['decoder.final_norm.gain'\]"):
+        fill(run.model, without, cpu)
+    with pytest.raises(CheckpointError, match=r"not expected \['x'\]"):
+        fill(run.model, tensors | {"x": torch.ones(1)}, cpu)
+    with pytest.raises(CheckpointError, match=r"final_norm.gain is \(3,\).*\(16,\)"):
+        fill(run.model, tensors | {"decoder.final_norm.gain": torch.ones(3)}, cpu)
+
+
+def test_evaluation_is_the_mean_over_every_token_after_the_first(trained: Path) -> None:
+    run = pellucid.load(trained)
+    tokens = np.asarray(run.tokenizer.encode_document("the lazy dog sat on the brown fox. " * 3))
+    result = evaluate_tokens(run.model, tokens, n_bytes=105, batch_size=3)
+    total = 0.0
+    for start in range(0, len(tokens) - 1, 16):
+        part = torch.from_numpy(tokens[start : start + 17])
+        with torch.no_grad():
+            logits = run.model(part[None, :-1])[0]
+        total += F.cross_entropy(logits, part[1:], reduction="sum").item()
+    assert result.loss_nats == pytest.approx(total / (len(tokens) - 1), rel=1e-5)
+    assert result.bits_per_byte == pytest.approx(total / math.log(2) / 105, rel=1e-5)
+    assert result.perplexity == pytest.approx(math.exp(result.loss_nats))
+
+
+def test_evaluate_reads_files(trained: Path, tmp_path: Path) -> None:
+    run = pellucid.load(trained)
+    file = write_text(tmp_path)
+    result = pellucid.evaluate(run, [str(file)])
+    assert result.n_bytes == len(file.read_bytes())
+    assert result.bits_per_byte < 8
+
+
+def test_generate_from_python(trained: Path) -> None:
+    run = pellucid.load(trained)
+    (one,) = pellucid.generate(run, "the ")
+    assert len(one.ids) <= 200
+    assert one.text == run.tokenizer.decode(one.ids)
+
+
+def test_attach_shows_a_finished_run_and_ends(trained: Path) -> None:
+    folder = RunFolder(trained)
+    assert list(attach(folder)) == read_events(folder.metrics)
+
+
+def test_attach_follows_a_run_while_it_is_written(trained: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path\n"
+        "from support.tiny import train_tiny\n"
+        "train_tiny(Path(sys.argv[1]), steps=60)"
+    )
+    tests = Path(__file__).parents[1]
+    run = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", code, str(run), str(tests)])
+    while not (run / "metrics.jsonl").is_file():
+        assert process.poll() is None
+    seen = list(attach(RunFolder(run), poll_seconds=0.02))
+    assert process.wait(timeout=60) == 0
+    assert seen == read_events(RunFolder(run).metrics)
+    assert type(seen[-1]).__name__ == "Finished"
+
+
+def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -> None:
+    from pellucid.runs.choose import choose
+
+    file = tmp_path / "small.toml"
+    file.write_text('base = "gpt2"\nseed = 5\n[model]\nd_model = 96\n')
+    run = choose(["a.txt"], config_file=file, steps=7, settings=["model.decoder.n_layers=3"])
+    assert run.model.d_model == 96
+    assert run.model.decoder.n_layers == 3
+    assert run.seed == 5
+    assert run.training.budget == config.Steps(count=7)
+    assert run.text.corpus == config.Files(paths=("a.txt",))
+    assert choose(seed=9, config_file=file).seed == 9
+    with pytest.raises(ConfigError, match="give one of them"):
+        choose(steps=1, minutes=1)
+
+
+def test_a_budget_in_tokens_or_minutes_becomes_steps() -> None:
+    run = find("nano")
+    per_step = run.training.batch_size * run.model.context_length
+
+    def steps(budget: config.Budget) -> int:
+        return count_steps(replace(run, training=replace(run.training, budget=budget)), lambda: 0.5)
+
+    assert steps(config.Steps(count=7)) == 7
+    assert steps(config.Tokens(count=per_step * 3 + 1)) == 4
+    assert steps(config.Minutes(count=2)) == pytest.approx(240, rel=0.1)
+
+
+def test_minutes_from_python(tmp_path: Path) -> None:
+    pellucid.train(
+        [write_text(tmp_path / "text")],
+        out=tmp_path / "run",
+        minutes=0.005,
+        settings=[*TINY, "text.held_out=0.2"],
+        show=False,
+    )
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["total_steps"] >= 1
+    assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{plan['total_steps']}"
+
+
+def test_a_vocabulary_larger_than_the_tokenizer_is_kept_and_a_smaller_refused(
+    tmp_path: Path,
+) -> None:
+    train_tiny(tmp_path / "run", steps=1, settings=["model.vocab_size=300"])
+    assert pellucid.load(tmp_path / "run").model.head_weight.shape[0] == 300
+    with pytest.raises(ConfigError, match=r"vocab_size is 100.*258 tokens"):
+        train_tiny(tmp_path / "small", steps=1, settings=["model.vocab_size=100"])
+    assert not (tmp_path / "small").exists()
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "abacus"])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no '{name}'"):
+        find_device(name)
+
+
+def test_without_a_compiler_it_says_so_and_runs_eager(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path\n"
+        "from support.tiny import train_tiny\n"
+        "train_tiny(Path(sys.argv[1]), steps=2, settings=['training.compile=on'])"
+    )
+    tests = Path(__file__).parents[1]
+    # no compiler on the path, none named, none kept from before
+    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")}
+    environment |= {"PATH": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run"), str(tests)],
+        env=environment,
+        check=True,
+        timeout=120,
+    )
+    events = read_events(RunFolder(tmp_path / "run").metrics)
+    started = next(e for e in events if isinstance(e, Started))
+    assert "not compiled (" in dict(started.facts)["on"]
+    assert '"compile": false' in (tmp_path / "run" / "plan.json").read_text()
