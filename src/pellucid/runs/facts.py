@@ -16,6 +16,8 @@ from pellucid.runs.folder import RunFolder
 from pellucid.text import PreparedText, Tokenizer
 from pellucid.training import Job
 
+Fact = tuple[str, str]
+
 
 def facts_of(
     run: config.Run,
@@ -26,62 +28,56 @@ def facts_of(
     seconds: float,
     problem: str | None,
     job: Job,
-) -> Iterator[tuple[str, str]]:
-    """What is said before the first step."""
-    manifest, settings = text.manifest, run.training
-    train, held_out = manifest.train, manifest.held_out
-    yield (
-        "text",
-        (
-            f"{type(run.text.corpus).__name__}, {size(train.n_bytes + held_out.n_bytes)}, "
-            f"content {manifest.sha256[:12]}"
-        ),
-    )
-    by = "whole documents" if manifest.split_by == "documents" else "the end of each document"
-    yield "held out", f"{size(held_out.n_bytes)} ({by}), {held_out.n_tokens:,} tokens"
-    yield (
-        "tokens",
-        (
-            f"{train.n_tokens:,} to train on, vocabulary {tokenizer.vocab_size:,} "
-            f"({train.n_bytes / train.n_tokens:.2f} bytes each)"
-        ),
-    )
-    if held_out.unknown:
-        yield "unknown", f"{held_out.unknown:.3%} of the held-out tokens cannot be spelled"
-    yield (
-        "model",
-        (
-            f"{short(parameter_count(run.model))} parameters, {run.model.decoder.n_layers} layers of "
-            f"{run.model.d_model}, context {run.model.context_length}"
-        ),
-    )
+) -> Iterator[Fact]:
+    """The facts of a run that is about to start: text, model, batch, machine, cost, folder.
+
+    `seconds` is what one step was measured to take; `problem` is why nothing is compiled.
+    """
+    yield from _of_text(run, text, tokenizer)
+    stack = run.model.decoder
+    count = short(parameter_count(run.model))
+    width, length = run.model.d_model, run.model.context_length
+    yield "model", f"{count} parameters, {stack.n_layers} layers of {width}, context {length}"
     yield (
         "updated",
         "; ".join(
-            f"{part.what} {short(part.count)}{'' if part.decays else ', no decay'}"
+            f"{part.what} {short(part.count)}" + ("" if part.decays else ", no decay")
             for part in group(job.model.named_parameters()).every
             if part.parameters
         ),
     )
-    batch = settings.batch_size * run.model.context_length
-    yield (
-        "batch",
-        (
-            f"{settings.batch_size} x {run.model.context_length} = {batch:,} tokens a step"
-            + (f" in {settings.accumulation} parts" if settings.accumulation > 1 else "")
-            + f", {plan.total_steps * batch / train.n_tokens:.1f} epochs"
-        ),
-    )
+    yield "batch", _batch(run, plan, text.manifest.train.n_tokens)
     compiled = "compiled" if plan.compile else "not compiled"
-    yield (
-        "on",
-        f"{plan.device} ({plan.device_name}), {plan.threads} threads, {plan.precision}, "
-        + (compiled if problem is None else f"not compiled ({problem})"),
-    )
-    sequences = settings.batch_size // settings.accumulation
+    why = "" if problem is None else f" ({problem})"
+    where = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
+    yield "on", f"{where}, {plan.precision}, {compiled}{why}"
+    sequences = run.training.batch_size // run.training.accumulation
     rows = memory(run.model, run.optimiser, sequences=sequences, precision=plan.precision)
-    needed = sum(row.n_bytes for row in rows)
-    yield "expect", f"about {duration(seconds * plan.total_steps)}, {size(needed)} of memory"
+    needed = size(sum(row.n_bytes for row in rows))
+    yield "expect", f"about {duration(seconds * plan.total_steps)}, {needed} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     yield "to resume", f"pellucid train --resume {folder.path}"
+
+
+def _of_text(run: config.Run, text: PreparedText, tokenizer: Tokenizer) -> Iterator[Fact]:
+    manifest, train, held_out = text.manifest, text.manifest.train, text.manifest.held_out
+    corpus, total = type(run.text.corpus).__name__, size(train.n_bytes + held_out.n_bytes)
+    yield "text", f"{corpus}, {total}, content {manifest.sha256[:12]}"
+    by = "whole documents" if manifest.split_by == "documents" else "the end of each document"
+    yield "held out", f"{size(held_out.n_bytes)} ({by}), {held_out.n_tokens:,} tokens"
+    each = train.n_bytes / train.n_tokens
+    vocabulary = f"vocabulary {tokenizer.vocab_size:,} ({each:.2f} bytes each)"
+    yield "tokens", f"{train.n_tokens:,} to train on, {vocabulary}"
+    if held_out.unknown:
+        yield "unknown", f"{held_out.unknown:.3%} of the held-out tokens cannot be spelled"
+
+
+def _batch(run: config.Run, plan: config.Plan, n_tokens: int) -> str:
+    settings, length = run.training, run.model.context_length
+    tokens = settings.batch_size * length
+    parts = f" in {settings.accumulation} parts" if settings.accumulation > 1 else ""
+    epochs = plan.total_steps * tokens / n_tokens
+    return (
+        f"{settings.batch_size} x {length} = {tokens:,} tokens a step{parts}, {epochs:.1f} epochs"
+    )

@@ -1,7 +1,7 @@
 """A job run under observers: recorded, and shown where that is wanted.
 
-Comes in: a job and a place to start from. Goes out: a finished loop. It does not know how the job was
-built.
+Comes in: a job and a place to start from. Goes out: a finished loop. It does not know how the
+job was built.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pellucid import config
