@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 
 import pellucid
-from pellucid import config
+from pellucid import config, runs
 from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.presets import find
@@ -194,3 +194,28 @@ def test_without_a_compiler_it_says_so_and_runs_eager(tmp_path: Path) -> None:
     started = next(e for e in events if isinstance(e, Started))
     assert "not compiled (" in dict(started.facts)["on"]
     assert '"compile": false' in (tmp_path / "run" / "plan.json").read_text()
+
+
+def test_too_little_memory_is_one_paragraph_with_what_to_do(tmp_path: Path) -> None:
+    # more than any machine's address space holds, refused by the allocator at once
+    wide = ["model.decoder.feed_forward.d_ff=10000000000000"]
+    with pytest.raises(RunError, match=r"memory does not hold.*training\.accumulation=4"):
+        train_tiny(tmp_path / "run", settings=wide)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_compiled_training_learns_the_same_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    compiled = ["training.compile=on"]
+    train_tiny(tmp_path / "eager")
+    train_tiny(tmp_path / "compiled", settings=compiled)
+    plan = json.loads((tmp_path / "compiled" / "plan.json").read_text())
+    assert plan["compile"], "no compiler here: this test needs one"
+    ends = [
+        load_model_tensors(RunFolder(tmp_path / name).shelf.latest())
+        for name in ("eager", "compiled")
+    ]
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-2, atol=1e-3)
+    runs.resume(tmp_path / "compiled" / "checkpoints" / "step-8", show=False)
+    again = load_model_tensors(RunFolder(tmp_path / "compiled").shelf.latest())
+    assert all(torch.equal(again[name], ends[1][name]) for name in again)

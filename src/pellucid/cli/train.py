@@ -107,6 +107,7 @@ class _Result:
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self.resume_command = ""
+        self.best = ""
 
     def __call__(self, event: Event) -> None:
         from pellucid.training import CheckpointSaved, Evaluated, Logged, Sampled
@@ -123,6 +124,7 @@ class _Result:
             case Sampled():
                 self.facts |= {"sentence": event.sentence, "continuation": event.continuation}
             case CheckpointSaved():
+                self.best = event.path if event.best else self.best
                 folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
                 self.resume_command = f"pellucid train --resume {shlex.quote(folder)}"
             case _:
@@ -153,4 +155,10 @@ def _say_what_next(run: Run, result: _Result) -> None:
         f"    pellucid train --resume {folder}",
         f"    pellucid verify-resume {folder}",
     ]
+    if result.best not in ("", str(run.checkpoint)):
+        lines += [
+            "",
+            "the held-out loss was lowest earlier: beyond that, the text was learnt by heart;",
+            f"the best model is kept: pellucid generate {shlex.quote(result.best)}",
+        ]
     print("\n".join(lines))

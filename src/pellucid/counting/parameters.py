@@ -44,9 +44,9 @@ def parameters(model: Transformer) -> list[ParameterRow]:
     attention, attention_formula = _attention(stack.attention, d)
     feed_forward, feed_forward_formula = _feed_forward(stack.feed_forward, d)
     table += [
-        ParameterRow("attention", n, n * attention, attention_formula),
-        ParameterRow("feed-forward", n, n * feed_forward, feed_forward_formula),
-        ParameterRow("norms of the blocks", 2 * n, 2 * n * norm, norm_formula),
+        ParameterRow("attention", n, n * attention, f"n_layers ({attention_formula})"),
+        ParameterRow("feed-forward", n, n * feed_forward, f"n_layers ({feed_forward_formula})"),
+        ParameterRow("norms of the blocks", 2 * n, 2 * n * norm, f"2 n_layers ({norm_formula})"),
     ]
     if stack.final_norm:
         table.append(ParameterRow("final norm", 1, norm, norm_formula))

@@ -48,8 +48,23 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     Raises:
         ConfigError: `vocab_size` is not set.
     """
+    # torch's own first weights are drawn from its global generator, which is not ours to move
+    with torch.random.fork_rng(devices=()):
+        transformer = _build(model)
+    if not transformer.head_weight.is_meta:
+        initialise(
+            transformer,
+            weights=_std(model.initialisation.weights),
+            embedding_std=model.initialisation.embedding_std,
+            output_scale=_output_scale(model),
+            generator=torch.Generator().manual_seed(seed),
+        )
+    return transformer
+
+
+def _build(model: config.Transformer) -> Transformer:
     stack = model.decoder
-    transformer = Transformer(
+    return Transformer(
         token_embedding=nn.Embedding(model.rows, model.d_model),
         decoder=Stack(
             blocks=[_block(model) for _ in range(stack.n_layers)],
@@ -61,15 +76,6 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
         tied=model.embedding.tied,
         scaled=model.embedding.scaled,
     )
-    if not transformer.head_weight.is_meta:
-        initialise(
-            transformer,
-            weights=_std(model.initialisation.weights),
-            embedding_std=model.initialisation.embedding_std,
-            output_scale=_output_scale(model),
-            generator=torch.Generator().manual_seed(seed),
-        )
-    return transformer
 
 
 def _block(model: config.Transformer) -> Block:

@@ -76,7 +76,7 @@ NANO = Run(
         log_every=10,
         evaluate_every=200,
         evaluate_tokens=200_000,
-        checkpoint_every=200,
+        checkpoint_every=100,
         keep_checkpoints=2,
         sentence="Return the number of",
     ),

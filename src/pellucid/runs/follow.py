@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
+from pellucid import config
 from pellucid.display import display_for
+from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
 from pellucid.training import Interrupts, Job, Observer, Progress, Resumed, Started
@@ -24,6 +26,7 @@ def follow(
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
 ) -> None:
+    """Run the loop from `progress` on, with every event recorded and handed to the observers."""
     with recorder(folder.metrics) as record, interrupts or Interrupts() as asked:
         every = [record, *observers]
         for observer in every:
@@ -42,3 +45,25 @@ def shown_to(show: bool, observers: Sequence[Observer]) -> Generator[list[Observ
         yield [display, *observers]
     finally:
         display.close()
+
+
+@contextmanager
+def memory_refused(run: config.Run) -> Generator[None]:
+    """Turn torch's words for too little memory into advice.
+
+    Raises:
+        RunError: the model and one part of a batch do not fit.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        words = str(error).lower()
+        if "out of memory" not in words and "can't allocate memory" not in words:
+            raise
+        settings = run.training
+        raise RunError(
+            f"the memory does not hold this model with {settings.batch_size} sequences of "
+            f"{run.model.context_length} tokens in {settings.accumulation} parts: cut them into "
+            f"more parts with --set training.accumulation={2 * settings.accumulation}, or choose a "
+            "smaller batch, context or model; earlier checkpoints are whole"
+        ) from None

@@ -18,7 +18,7 @@ from pellucid.checkpoints import load as load_checkpoint
 from pellucid.runs.build import build_job, build_model, build_order
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.folder import existing_folder
-from pellucid.runs.follow import follow, shown_to
+from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, fill, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import cut_after
@@ -83,7 +83,8 @@ def resume(
             total_steps=plan.total_steps,
             checkpoint="the start" if checkpoint is None else str(checkpoint),
         )
-        follow(job, progress, folder, resumed, shown, interrupts)
+        with memory_refused(run):
+            follow(job, progress, folder, resumed, shown, interrupts)
     return load(folder.path)
 
 

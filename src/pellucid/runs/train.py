@@ -19,7 +19,7 @@ from pellucid.runs.build import build_job, build_model, build_order, resolve, wi
 from pellucid.runs.choose import choose
 from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
-from pellucid.runs.follow import follow, shown_to
+from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.plan import find_device
 from pellucid.text import (
@@ -106,7 +106,7 @@ def train_config(
         tokenizer = assemble_tokenizer(run.text.tokenizer, parts.train)
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
-        with folder.locked():
+        with folder.locked(), memory_refused(run):
             _prepare_and_run(run, folder, parts, tokenizer, shown, say)
     return load(folder.path)
 
@@ -157,6 +157,7 @@ def _given_up_on_error(folder: RunFolder) -> Generator[None]:
         yield
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)
-        with suppress(OSError):  # and `runs`, if there is nothing else in it
-            folder.path.parent.rmdir()
+        if folder.path.parent == Path("runs"):
+            with suppress(OSError):  # if there is nothing else in it
+                folder.path.parent.rmdir()
         raise
