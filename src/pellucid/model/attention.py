@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from pellucid.model.cache import NoCache
 from pellucid.model.positions import Positions
+from pellucid.model.precision import for_products
 
 
 class MultiHeadAttention(nn.Module):
@@ -53,7 +54,7 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "batch time d_model"], positions: Positions, cache: NoCache
     ) -> Float[Tensor, "batch time d_model"]:
         """What each token gathers from itself and those before it."""
-        start = cache.length
+        x, start = for_products(x), cache.length
         q = self.query_norm(_heads(self.query(x), self.n_heads))
         k = self.key_norm(_heads(self.key(x), self.n_kv_heads))
         v = _heads(self.value(x), self.n_kv_heads)

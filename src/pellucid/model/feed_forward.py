@@ -12,6 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pellucid.model.precision import for_products
+
 Activate = Callable[[Tensor], Tensor]
 
 
@@ -70,4 +72,5 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """What each token makes of itself, through a gate of its own."""
+        x = for_products(x)
         return self.down(self.activation(self.gate(x)) * self.up(x))

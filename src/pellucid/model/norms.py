@@ -30,7 +30,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
-        return for_products(F.layer_norm(x, (x.shape[-1],), self.gain, self.bias, self.eps))
+        return F.layer_norm(x, (x.shape[-1],), self.gain, self.bias, self.eps)
 
 
 class RMSNorm(nn.Module):
@@ -47,13 +47,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
-        return for_products(apply_function(_RMSNorm, x, self.gain, self.eps))
-
-
-def for_products(x: Tensor) -> Tensor:
-    """Under autocast, in the dtype of the matrix products that read it: cast once, not by each."""
-    device = x.device.type
-    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+        return apply_function(_RMSNorm, x, self.gain, self.eps)
 
 
 class _RMSNorm(torch.autograd.Function):
