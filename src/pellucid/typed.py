@@ -5,6 +5,7 @@ Comes in and goes out: what torch takes and gives. It knows nothing of ours.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import numpy as np
@@ -30,3 +31,8 @@ def backward(loss: torch.Tensor) -> None:
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """`torch.from_numpy(array)`: the same memory."""
     return cast("Any", torch).from_numpy(array)
+
+
+def own_randomness() -> AbstractContextManager[None]:
+    """Within it, what is drawn from the CPU's global generator leaves no trace."""
+    return cast("Any", torch.random).fork_rng(devices=())

@@ -176,3 +176,14 @@ def test_a_users_own_module_can_be_a_part() -> None:
         tied=False,
     )
     assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 11)
+
+
+def test_attention_under_autocast_is_near_the_wide_one_and_learns() -> None:
+    model = build(VARIANTS["grouped"], double=False)
+    ids = random_ids(2, 16)
+    wide = model(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow = model(ids)
+        narrow.float().square().mean().backward()
+    torch.testing.assert_close(narrow.float(), wide, rtol=0.1, atol=0.3)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -30,6 +30,7 @@ from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.residuals import Rule, no_residual, post_norm, pre_norm
 from pellucid.model.transformer import Transformer
+from pellucid.typed import own_randomness
 
 _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu": relu,
@@ -49,7 +50,7 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
         ConfigError: `vocab_size` is not set.
     """
     # torch's own first weights are drawn from its global generator, which is not ours to move
-    with torch.random.fork_rng(devices=()):
+    with own_randomness():
         transformer = _build(model)
     if not transformer.head_weight.is_meta:
         initialise(
