@@ -165,8 +165,10 @@ def test_a_second_signal_stops_at_once() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_signals_are_as_before_when_training_is_over(trained: Path) -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_signals_are_as_before_when_training_is_over(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    train_tiny(tmp_path / "run", steps=1)
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_verify_resume_proves_it_and_leaves_the_run_alone(trained: Path, tmp_path: Path) -> None:
