@@ -11,7 +11,7 @@ from pellucid.cli import main
 from pellucid.cli.main import parser
 from pellucid.version import __version__
 
-VERBS = ("train", "generate", "evaluate", "presets", "attach", "verify-resume")
+VERBS = ("train", "generate", "evaluate", "presets", "attach", "report", "verify-resume")
 ACTIONS = ("list", "show", "diff", "count")
 
 PROMISED: dict[str, dict[str, object]] = {
@@ -47,6 +47,8 @@ PROMISED: dict[str, dict[str, object]] = {
     "presets count nano --json": {"action": "count", "name": "nano", "json": True},
     "attach r": {"run": "r", "json": False},
     "attach r --json": {"json": True},
+    "report r": {"run": "r", "out": None, "json": False},
+    "report r --out x.html --json": {"out": "x.html", "json": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
 }

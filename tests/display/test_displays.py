@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from pellucid.display import Panel, PlainLines, display_for
+from pellucid.display import NotebookPanel, Panel, PlainLines, display_for
 from pellucid.display import panel as panel_file
 from pellucid.training import Event, StepFinished, events
 from support.events import (
@@ -310,6 +310,87 @@ def test_a_terminal_that_cannot_redraw_gets_plain_lines(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert isinstance(display_for(Terminal()), PlainLines)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("FORCE_COLOR", "1"), ("FORCE_COLOR", "3"), ("TTY_COMPATIBLE", "1")]
+)
+def test_a_log_that_wants_colours_still_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    display = display_for(stream)
+    for event in WHOLE:
+        display(event)
+    display.close()
+    assert "\x1b" not in stream.getvalue()
+    assert stream.getvalue() == plain(*WHOLE)
+
+
+# -- in a notebook
+
+
+class Cell:
+    """What a notebook does with `display`: one output, and a handle to update it."""
+
+    def __init__(self) -> None:
+        self.outputs: list[dict[str, str]] = []
+        self.updates = 0
+
+    def display(self, bundle: dict[str, str], *, raw: bool, display_id: bool) -> Cell:
+        assert raw
+        assert display_id
+        self.outputs.append(bundle)
+        return self
+
+    def update(self, bundle: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.outputs[-1] = bundle
+        self.updates += 1
+
+
+def test_a_notebook_keeps_one_output_and_ends_with_the_last_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cell = Cell()
+    display = NotebookPanel(cell.display)
+    for event in (PREPARING, *WHOLE, logged(420, loss=1.5)):
+        display(event)
+    display.close()
+    (shown,) = cell.outputs
+    assert "step 420/600" in shown["text/plain"]
+    assert "train     1.5000" in shown["text/plain"]
+    assert not ESCAPE.search("".join(shown.values()))
+    assert shown["text/html"].startswith("<pre")
+    # what stays is said once, as ordinary lines
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert said == plain(PREPARING, STARTED)
+
+
+def test_a_notebook_is_redrawn_twice_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10**6))
+
+    class Time:
+        @staticmethod
+        def monotonic() -> float:
+            return 1000 + next(clock) / 100
+
+    monkeypatch.setattr(panel_file, "time", Time)
+    cell = Cell()
+    display = NotebookPanel(cell.display)
+    for step in range(1, 1001):  # ten seconds
+        display(logged(step))
+    assert 15 <= cell.updates <= 20
+
+
+def test_text_of_a_model_is_text_in_a_notebook_too() -> None:
+    cell = Cell()
+    display = NotebookPanel(cell.display)
+    display(replace(SAMPLED, continuation="<script>x</script>\x1b[2J"))
+    assert "<script" not in cell.outputs[0]["text/html"]
+    assert "␛[2J" in cell.outputs[0]["text/plain"]
 
 
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,10 @@ from pellucid.errors import CheckpointError
 
 #: A folder whose name ends so is unfinished, whoever left it.
 PARTIAL = ".partial"
+
+_WINDOWS = os.name == "nt"
+#: How often a rename is tried again: for about a second.
+_PATIENCE = 20
 
 
 def write_text(path: Path, text: str) -> None:
@@ -31,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
     with _disk_errors(path):
         partial.write_text(text, encoding="utf-8")
         _sync(partial)
-        os.replace(partial, path)
+        _replace(partial, path)
         _sync(path.parent)
 
 
@@ -58,11 +63,11 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         if path.exists():
             old = path.with_name(path.name + ".old" + PARTIAL)
             shutil.rmtree(old, ignore_errors=True)
-            os.replace(path, old)
-            os.replace(partial, path)
+            _replace(path, old)
+            _replace(partial, path)
             shutil.rmtree(old, ignore_errors=True)
         else:
-            os.replace(partial, path)
+            _replace(partial, path)
         _sync(path.parent)
 
 
@@ -81,9 +86,23 @@ def _disk_errors(path: Path) -> Generator[None]:
 
 def _sync(path: Path) -> None:
     """Wait until the disk has it: a rename may otherwise arrive before the bytes it names."""
-    with suppress(PermissionError):  # Windows cannot open a folder
-        descriptor = os.open(path, os.O_RDONLY)
+    if _WINDOWS and path.is_dir():
+        return  # Windows opens no folder; its file system keeps a journal of names
+    with suppress(PermissionError):  # a folder that may be written to but not read
+        # Windows syncs only what is open for writing
+        descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Rename; on Windows with patience: whoever reads `target` at this moment is in the way."""
+    for _ in range(_PATIENCE if _WINDOWS else 0):
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            time.sleep(0.05)
+    os.replace(source, target)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ OPTIMISER = "optimiser.safetensors"
 RANDOM = "random.safetensors"
 STATE = "state.json"
 MANIFEST = "checkpoint.json"
+
+_WINDOWS = os.name == "nt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,12 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
     try:
-        return cast("Any", safetensors.torch).load_file(file)
+        tensors = cast("dict[str, Tensor]", cast("Any", safetensors.torch).load_file(file))
     except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from None
+    if _WINDOWS:  # where a file that is mapped can be neither replaced nor deleted
+        return {name: tensor.clone() for name, tensor in tensors.items()}
+    return tensors
 
 
 def _read_json(file: Path) -> dict[str, Any]:

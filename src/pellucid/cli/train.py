@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
@@ -11,7 +12,7 @@ from pellucid.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
-    from pellucid.training import Event
+    from pellucid.training import Event, Observer
 
 
 def add_to(verbs: Any) -> None:
@@ -45,6 +46,13 @@ def add_to(verbs: Any) -> None:
         metavar="PATH=VALUE",
         help="any value of the config, such as model.decoder.n_layers=6",
     )
+    parser.add_argument(
+        "--observe",
+        action="append",
+        default=[],
+        choices=("tensorboard", "wandb"),
+        help="also write the run for this tool (an optional extra); may be given twice",
+    )
     add_json(parser)
     parser.set_defaults(
         call=call, when_stopped="at once; nothing was saved since the last checkpoint"
@@ -58,11 +66,12 @@ def call(arguments: argparse.Namespace) -> None:
     result = _Result()
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
+    observers = [result, *_observers(arguments.observe)]
     try:
         if arguments.resume is not None:
             run = runs.resume(
                 arguments.resume,
-                observers=[result],
+                observers=observers,
                 show=not arguments.json,
                 allow_drift=arguments.allow_drift,
             )
@@ -78,7 +87,7 @@ def call(arguments: argparse.Namespace) -> None:
                 seed=arguments.seed,
                 device=arguments.device,
                 settings=arguments.set,
-                observers=[result],
+                observers=observers,
                 show=not arguments.json,
             )
     except Interrupted as stop:
@@ -99,6 +108,15 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
             f"--resume takes everything from the run, so {', '.join(given)} cannot be given with "
             "it: leave it out, or start a new run"
         )
+
+
+def _observers(names: Sequence[str]) -> list[Observer]:
+    """Made before anything else, so that a missing package is said at once."""
+    if not names:
+        return []
+    from pellucid.observers import observer_for
+
+    return [observer_for(name) for name in dict.fromkeys(names)]
 
 
 class _Result:

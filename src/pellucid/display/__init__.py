@@ -1,7 +1,8 @@
 """Events of a run in; a live panel, or plain lines, out. Knows no torch and no model."""
 
 from pellucid.display.choose import display_for
+from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
 from pellucid.display.plain import PlainLines, visible
 
-__all__ = ["Panel", "PlainLines", "display_for", "visible"]
+__all__ = ["NotebookPanel", "Panel", "PlainLines", "display_for", "visible"]

@@ -1,4 +1,4 @@
-"""Which display a stream gets: a live panel on a terminal, plain lines anywhere else.
+"""Which display a stream gets: a live panel on a terminal or in a notebook, plain lines elsewhere.
 
 Comes in: a stream. Goes out: an observer. It does not know the run.
 """
@@ -10,17 +10,23 @@ from typing import TextIO
 
 from rich.console import Console
 
+from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
 from pellucid.display.plain import PlainLines
 
 
 def display_for(stream: TextIO | None = None) -> Panel | PlainLines:
-    """The display for `stream` (standard output by default).
+    """The display for `stream` (standard output by default; in a notebook, the cell's output).
 
-    rich decides what a terminal is, and honours NO_COLOR, FORCE_COLOR, TERM=dumb, TTY_COMPATIBLE
-    and TTY_INTERACTIVE.
+    rich decides what a terminal can do, and honours NO_COLOR, TERM=dumb, TTY_COMPATIBLE and
+    TTY_INTERACTIVE. But what is no terminal never gets a panel: FORCE_COLOR and TTY_COMPATIBLE=1,
+    as CI sets them, ask for colours in a log, and a log cannot move a cursor.
     """
     console = Console(file=stream)
-    if console.is_terminal and console.is_interactive and not console.is_dumb_terminal:
+    if stream is None and console.is_jupyter:
+        return NotebookPanel()
+    out = stream or sys.stdout
+    is_terminal = out.isatty() and console.is_terminal
+    if is_terminal and console.is_interactive and not console.is_dumb_terminal:
         return Panel(console)
-    return PlainLines(stream or sys.stdout)
+    return PlainLines(out)

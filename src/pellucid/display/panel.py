@@ -31,6 +31,8 @@ _FRAME_COLUMNS = 6
 class Panel:
     """An observer that keeps one panel on a terminal."""
 
+    seconds_between = 0.25
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
@@ -82,14 +84,17 @@ class Panel:
     def _draw(self, *, final: bool) -> None:
         if self._logged is None and self._sampled is None:
             return
+        now = time.monotonic()
+        # by time and not by step: a redraw costs about 2 ms whatever the speed of the run
+        if final or now - self._drawn >= self.seconds_between:
+            self._redraw()
+            self._drawn = now
+
+    def _redraw(self) -> None:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
-        now = time.monotonic()
-        # by time and not by step: a redraw costs about 2 ms whatever the speed of the run
-        if final or now - self._drawn >= 0.25:
-            self._live.update(self._frame(), refresh=True)
-            self._drawn = now
+        self._live.update(self._frame(), refresh=True)
 
     def _frame(self) -> Frame:
         width = min(_WIDTH, self._console.width)

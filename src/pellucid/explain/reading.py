@@ -63,7 +63,7 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
         )
     with torch.no_grad():
         logits = model(torch.tensor([ids], device=model.head_weight.device))[0]
-        log_p = torch.log_softmax(logits.double(), dim=-1).cpu()
+        log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
     top = log_p.topk(min(expected, log_p.shape[-1]), dim=-1)
     likeliest = [
         tuple((tokenizer.token(int(i)), math.exp(v)) for i, v in zip(row_ids, row, strict=True))

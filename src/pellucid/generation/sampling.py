@@ -48,7 +48,8 @@ def distribution(
     logits: Float[Tensor, "rows vocab"], sampling: Sampling
 ) -> Float[Tensor, "rows vocab"]:
     """The probabilities from which the next token is drawn; needs a temperature above 0."""
-    logits = logits.double()
+    # MPS has no float64
+    logits = logits.float() if logits.device.type == "mps" else logits.double()
     # the largest first becomes 0, so that no temperature, however low, makes an infinity of it
     logits = (logits - logits.amax(dim=-1, keepdim=True)) / sampling.temperature
     if sampling.top_k is not None:

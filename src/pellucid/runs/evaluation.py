@@ -67,7 +67,10 @@ def evaluate_tokens(
                 here.targets.flatten(),
                 divisor=1.0,
             )
-        total += result.token_losses.double().sum().cpu()
+        losses = result.token_losses
+        # MPS has no float64
+        losses = losses.cpu() if device.type == "mps" else losses
+        total += losses.double().sum().cpu()
     n = len(tokens) - 1
     unknown = 0 if unknown_id is None else int(np.count_nonzero(tokens == unknown_id))
     return Evaluation(float(total) / n, n, n_bytes, unknown)

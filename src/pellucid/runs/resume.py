@@ -82,6 +82,7 @@ def resume(
             step=progress.step,
             total_steps=plan.total_steps,
             checkpoint="the start" if checkpoint is None else str(checkpoint),
+            folder=str(folder.path),
         )
         with memory_refused(run):
             follow(job, progress, folder, resumed, shown, interrupts)

@@ -146,6 +146,7 @@ def _prepare_and_run(
         name=folder.path.name,
         guessing_nats=math.log(run.model.rows),
         facts=tuple(facts_of(run, plan, folder, text, tokenizer, seconds, problem, job)),
+        folder=str(folder.path),
     )
     follow(job, Progress(), folder, started, observers)
 

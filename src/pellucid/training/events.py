@@ -22,13 +22,14 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What will be run; `facts` are lines for a person, in order."""
+    """What will be run, and where; `facts` are lines for a person, in order."""
 
     step: int
     total_steps: int
     name: str
     guessing_nats: float
     facts: tuple[tuple[str, str], ...]
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Resumed:
     step: int
     total_steps: int
     checkpoint: str
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,64 @@
+"""The live panel in a notebook: one output of a cell, redrawn in place, twice a second at most.
+
+Comes in: events. Goes out: HTML and plain text under one display handle. It does not know where the
+events come from.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from pellucid.display.panel import Panel
+
+#: The page's own colours: a panel is as readable in a dark notebook as in a light one.
+_HTML = '<pre style="font-family:monospace;line-height:1.25">{code}</pre>'
+
+
+class NotebookPanel(Panel):
+    """An observer that keeps one panel in a notebook's cell.
+
+    Args:
+        show: IPython's `display`; it is called once, and gives the handle that is updated.
+    """
+
+    # each update is kept in the kernel's queue and sent to the browser
+    seconds_between = 0.5
+
+    def __init__(self, show: Callable[..., Any] | None = None) -> None:
+        # lines that stay are ordinary output of the cell
+        super().__init__(Console(file=sys.stdout, force_jupyter=False, force_terminal=False))
+        self._show = show or _ipython_display()
+        self._handle: Any = None
+
+    def close(self) -> None:
+        """Leave the last panel standing, with the last numbers."""
+        if self._handle is not None:
+            self._redraw()
+
+    def _redraw(self) -> None:
+        bundle = self._bundle()
+        if self._handle is None:
+            self._handle = self._show(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+    def _bundle(self) -> dict[str, str]:
+        page = Console(
+            file=io.StringIO(), record=True, width=80, force_jupyter=False, color_system="standard"
+        )
+        page.print(self._frame())
+        return {
+            "text/plain": page.export_text(clear=False),
+            "text/html": page.export_html(inline_styles=True, code_format=_HTML),
+        }
+
+
+def _ipython_display() -> Callable[..., Any]:
+    from IPython.display import display  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    return display  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,29 @@
+"""From a name on the command line to an observer; and what is said where its package is missing.
+
+Comes in: a name. Goes out: an observer. It does not know the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pellucid.errors import ConfigError
+from pellucid.observers.tensorboard import TensorBoard
+from pellucid.observers.weights_and_biases import WeightsAndBiases
+from pellucid.training import Observer
+
+OBSERVERS: dict[str, Callable[[], Observer]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+}
+
+
+def observer_for(name: str) -> Observer:
+    """The observer of that name.
+
+    Raises:
+        ConfigError: there is none, or its package is not installed.
+    """
+    if name not in OBSERVERS:
+        raise ConfigError(f"there is no observer {name!r}; there are: {', '.join(OBSERVERS)}")
+    return OBSERVERS[name]()

@@ -1,0 +1,95 @@
+"""A run in Weights & Biases, online or offline (WANDB_MODE=offline), as its own settings say.
+
+Comes in: events. Goes out: the numbers, the samples and the config of the run, to the project
+"pellucid" or the one in WANDB_PROJECT. No code, no git state, no console output is handed over.
+It does not know training, and imports wandb only when an observer is made.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ExitCode, RunError
+from pellucid.observers.numbers import missing, numbers_of, place_in
+from pellucid.training import events
+
+
+class WeightsAndBiases:
+    """An observer that hands a run to wandb; a resumed run goes on under the same id.
+
+    Args:
+        folder: where wandb keeps its files; `wandb` in the run's folder by default.
+
+    Raises:
+        ConfigError: the package wandb is not installed.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        try:
+            import wandb  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise missing("wandb", "wandb", error) from None
+        self._wandb: Any = wandb
+        self._folder = folder
+        self._run: Any = None
+
+    def __call__(self, event: events.Event) -> None:
+        match event:
+            case events.Started() | events.Resumed():
+                self._start(event)
+            case events.Logged() | events.Evaluated():
+                for step, numbers in numbers_of(event):
+                    self._run.log({**numbers, "step": step})
+            case events.Sampled():
+                said = event.sentence + event.continuation
+                self._run.log({"sample": said, "step": event.step})
+            case events.Finished() | events.Interrupted():
+                self._run.finish()
+            case events.StoppedNonFinite():
+                self._run.finish(exit_code=int(ExitCode.NON_FINITE))
+            case _:
+                pass
+
+    def _start(self, event: events.Started | events.Resumed) -> None:
+        wandb = self._wandb
+        place = place_in(self._folder, event, "wandb")
+        place.mkdir(parents=True, exist_ok=True)
+        run_id = _run_id(place / "run-id.txt", resumed=isinstance(event, events.Resumed))
+        try:
+            self._run = wandb.init(
+                project=None if "WANDB_PROJECT" in os.environ else "pellucid",
+                name=Path(event.folder).name if event.folder else None,
+                id=run_id,
+                resume="allow",
+                # wandb adds its own folder `wandb`
+                dir=str(place.parent if place.name == "wandb" else place),
+                config=_config(event.folder),
+                settings=wandb.Settings(console="off", save_code=False, disable_git=True),
+            )
+        except wandb.Error as error:
+            raise RunError(
+                f"Weights & Biases did not start ({error}): log in with `wandb login`, or set "
+                "WANDB_MODE=offline; the run can be gone on with, with or without --observe"
+            ) from None
+        # a run that goes on from an earlier checkpoint steps back, and wandb's own count cannot
+        self._run.define_metric("*", step_metric="step")
+
+
+def _run_id(file: Path, *, resumed: bool) -> str:
+    """The id under which wandb knows the run: kept in a file, so that a resumed run finds it."""
+    if resumed and file.is_file():
+        return file.read_text(encoding="utf-8").strip()
+    run_id = secrets.token_hex(8)
+    file.write_text(run_id + "\n", encoding="utf-8")
+    return run_id
+
+
+def _config(folder: str) -> dict[str, Any]:
+    file = Path(folder) / "config.toml"
+    if not folder or not file.is_file():
+        return {}
+    return tomllib.loads(file.read_text(encoding="utf-8"))

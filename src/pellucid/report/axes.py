@@ -1,0 +1,77 @@
+"""Where the ticks of an axis stand, and how a value becomes a place.
+
+Comes in: values. Goes out: ticks and places. It does not know what is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pellucid.display.numbers import short
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A range with its ticks; on a logarithmic one the ticks are powers of ten."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    logarithmic: bool = False
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies: 0 at its low end, 1 at its high end."""
+        if self.logarithmic:
+            low, high = math.log10(self.low), math.log10(self.high)
+            return (math.log10(max(value, self.low)) - low) / (high - low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def axis_for(values: Iterable[float], *, from_zero: bool = False) -> Axis:
+    """A linear axis that holds all values, with three to seven ticks at round numbers."""
+    known = list(values) or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if from_zero:
+        low = min(low, 0.0)
+    if high - low <= 1e-9 * max(abs(high), abs(low)):
+        margin = abs(high) / 10 or 1.0
+        low, high = (low if from_zero and low == 0 else low - margin), high + margin
+    width = _round_width((high - low) / 4)
+    first, last = math.floor(low / width + 1e-9), math.ceil(high / width - 1e-9)
+    ticks = tuple(i * width for i in range(first, last + 1))
+    return Axis(ticks[0], ticks[-1], ticks)
+
+
+def steps_axis(last: int) -> Axis:
+    """The axis of steps: from 0 to the last one, ticks at round numbers."""
+    last = max(last, 1)
+    width = max(1, round(_round_width(last / 4)))
+    return Axis(0, last, tuple(range(0, last + 1, width)))
+
+
+def log_axis_for(values: Iterable[float]) -> Axis:
+    """A logarithmic axis from one power of ten to another; the values are above zero."""
+    known = list(values)
+    first = math.floor(math.log10(min(known)))
+    last = max(math.ceil(math.log10(max(known))), first + 1)
+    return Axis(
+        10.0**first, 10.0**last, tuple(10.0**i for i in range(first, last + 1)), logarithmic=True
+    )
+
+
+def label(value: float) -> str:
+    """A tick's value as people read it: 0, 0.5, 2k, 3e-4."""
+    if value == 0:
+        return "0"
+    if abs(value) < 0.01:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return short(round(value, 10))
+
+
+def _round_width(width: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `width`."""
+    power = 10.0 ** math.floor(math.log10(width))
+    return next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= width * (1 - 1e-9))

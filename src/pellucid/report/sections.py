@@ -1,0 +1,141 @@
+"""The parts of the page: a chart with its numbers behind it, samples, events, tables of facts.
+
+Comes in: parts of a story. Goes out: HTML, escaped. It does not know the whole page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TypeVar
+
+from pellucid.display import visible
+from pellucid.report.chart import Chart, described
+from pellucid.report.story import Series
+from pellucid.training import events
+
+#: No table of numbers has more rows, and no list of samples more entries; what is left out is said.
+MOST_ROWS, MOST_SAMPLES = 60, 20
+
+_Item = TypeVar("_Item")
+
+
+def figure(chart: Chart, drawing: str) -> str:
+    """A chart, what it says, its key, and a table of its numbers."""
+    key = [
+        f'<li class="key-{number}">{escape(_named(curve))}</li>'
+        for number, curve in enumerate(chart.curves, start=1)
+    ]
+    key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.across]
+    key += ['<li class="key-resumed">resumed</li>'] if chart.resumed_at else []
+    tables = "".join(_numbers(curve) for curve in chart.curves)
+    return (
+        f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.says)}</p>"
+        f"</figcaption>{drawing}"
+        f'<ul class="key">{"".join(key)}</ul>'
+        f"<details><summary>{escape(chart.title)}: the numbers</summary>"
+        f"<p>{escape(described(chart))}</p>{tables}</details></figure>"
+    )
+
+
+def _named(curve: Series) -> str:
+    name = curve.name
+    if curve.updates > 1:
+        name += f" (means of {curve.updates} updates)"
+    if curve.left_out:
+        name += f"; {curve.left_out} values were not finite and are not drawn"
+    return name
+
+
+def _numbers(curve: Series) -> str:
+    shown = _evenly(curve.points, MOST_ROWS)
+    some = "" if len(shown) == len(curve.points) else f", {len(shown)} of {len(curve.points)} rows"
+    unit = f", {curve.unit}" if curve.unit else ""
+    rows = "".join(
+        f'<tr><th scope="row" class="number">{step:,}</th><td class="number">{value:.6g}</td></tr>'
+        for step, value in shown
+    )
+    return _table(
+        f"{_named(curve)}{unit}{some}",
+        '<th scope="col" class="number">step</th>'
+        f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
+        rows,
+    )
+
+
+def samples(sampled: Sequence[events.Sampled]) -> str:
+    """The fixed sentence over time: what came next, and how sure the model was."""
+    if not sampled:
+        return "<p>No sample was taken.</p>"
+    shown = _evenly(sampled, MOST_SAMPLES)
+    some = f" {len(shown)} of {len(sampled)} are shown." if len(shown) < len(sampled) else ""
+    items = "".join(
+        f'<li><span class="step">step {event.step:,}</span><div>'
+        f'<p class="said" dir="auto"><b>{_text(event.sentence)}</b>'
+        f"<span>{_text(event.continuation)}</span></p>"
+        f'<p class="next">next: {_likely(event)}</p></div></li>'
+        for event in shown
+    )
+    return (
+        "<p>The same sentence, continued by the likeliest token each time; below it, the likeliest "
+        f"next tokens and their probabilities.{some}</p>"
+        f'<ol class="samples">{items}</ol>'
+    )
+
+
+def _likely(event: events.Sampled) -> str:
+    parts = (f"<bdi>{escape(repr(token))}</bdi> {p:.2f}" for token, p in event.next_tokens)
+    return " · ".join(parts)
+
+
+def _text(text: str) -> str:
+    """Text for reading: line breaks stay, other control characters are drawn."""
+    return escape("\n".join(visible(line) for line in text.split("\n")))
+
+
+def happenings(happened: Sequence[tuple[int, str]]) -> str:
+    """Starts, saves, stops and resumes, in order."""
+    if not happened:
+        return "<p>Nothing is recorded.</p>"
+    rows = "".join(
+        f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(said))}</td></tr>'
+        for step, said in happened
+    )
+    return _table(
+        "in the order in which they happened",
+        '<th scope="col" class="number">step</th><th scope="col">what</th>',
+        rows,
+        kind="events",
+    )
+
+
+def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
+    """Names and values."""
+    if not facts:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(visible(name))}</th><td>{escape(visible(value))}</td></tr>'
+        for name, value in facts
+    )
+    head = '<th scope="col">name</th><th scope="col">value</th>'
+    return (
+        f"<details open><summary>{escape(title)}</summary>"
+        f'<table class="facts"><caption>{escape(title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
+    )
+
+
+def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<table class="{kind}">'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
+    """At most `most` of them, evenly apart, the first and the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

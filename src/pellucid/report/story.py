@@ -1,0 +1,155 @@
+"""What a run's events say, sorted into curves, samples and happenings.
+
+Comes in: events in order. Goes out: a `Story`. It does not know how it is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pellucid.training import events
+
+#: No curve has more points: more are joined into the means of equal stretches of updates.
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve: (step, value) in order; every value is finite.
+
+    Args:
+        name: what is drawn.
+        unit: of its values.
+        updates: how many updates are joined into one point; 1 where nothing was joined.
+        left_out: how many values were not finite and are therefore not drawn.
+    """
+
+    name: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+    updates: int = 1
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A run, as its events tell it."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    step: int
+    total_steps: int | None
+    ended: str
+    guessing_nats: float | None
+    clip_norm: float | None
+    best: events.Evaluated | None
+    last: events.Logged | None
+    loss: Series
+    held_out: Series
+    bits_per_byte: Series
+    grad_norms: Series
+    learning_rate: Series
+    speed: Series
+    log_z: Series
+    samples: tuple[events.Sampled, ...]
+    happenings: tuple[tuple[int, str], ...]
+    resumed_at: tuple[int, ...]
+
+
+def tell(happened: Sequence[events.Event], name: str) -> Story:
+    """Sort a run's events; `name` is used where no event names the run."""
+    started = next((e for e in happened if isinstance(e, events.Started)), None)
+    logged = [e for e in happened if isinstance(e, events.Logged)]
+    evaluated = [e for e in happened if isinstance(e, events.Evaluated)]
+    resumed = [e for e in happened if isinstance(e, events.Resumed)]
+    bests = [e for e in evaluated if e.best]
+    totals = [e.total_steps for e in happened if isinstance(e, events.Started | events.Resumed)]
+    return Story(
+        name=name if started is None else started.name,
+        facts=() if started is None else started.facts,
+        step=max((e.step for e in happened), default=0),
+        total_steps=totals[-1] if totals else None,
+        ended=_ended(happened),
+        guessing_nats=None if started is None else started.guessing_nats,
+        clip_norm=logged[-1].clip_norm if logged else None,
+        best=bests[-1] if bests else None,
+        last=logged[-1] if logged else None,
+        loss=_joined("training loss", "nats/token", logged, "losses"),
+        held_out=_plain("held-out loss", "nats/token", [(e.step, e.loss_nats) for e in evaluated]),
+        bits_per_byte=_plain(
+            "held-out bits per byte", "bits/byte", [(e.step, e.bits_per_byte) for e in evaluated]
+        ),
+        grad_norms=_joined("gradient norm before clipping", "", logged, "grad_norms"),
+        learning_rate=_plain("learning rate", "", [(e.step, e.learning_rate) for e in logged]),
+        speed=_plain("speed", "tokens/s", [(e.step, e.tokens_per_second) for e in logged]),
+        log_z=_joined("log Z", "nats", logged, "log_z"),
+        samples=tuple(e for e in happened if isinstance(e, events.Sampled)),
+        happenings=tuple((e.step, said) for e in happened if (said := _happening(e))),
+        resumed_at=tuple(e.step for e in resumed),
+    )
+
+
+def _happening(event: events.Event) -> str:
+    match event:
+        case events.Started():
+            return f"started, for {event.total_steps:,} steps"
+        case events.Resumed():
+            return f"resumed from {event.checkpoint}"
+        case events.CheckpointSaved():
+            return f"saved {event.path}" + (" (best so far)" if event.best else "")
+        case events.Interrupted():
+            return "interrupted by the user, and saved"
+        case events.StoppedNonFinite():
+            return (
+                f"stopped: update {event.step + 1} was not finite, {event.what} of "
+                f"{event.where}; set aside in {event.aside}"
+            )
+        case events.Finished():
+            return f"finished; this stretch took {event.seconds:,.0f} s"
+        case _:
+            return ""
+
+
+def _ended(happened: Sequence[events.Event]) -> str:
+    match happened[-1] if happened else None:
+        case events.Finished():
+            return "finished"
+        case events.Interrupted():
+            return "interrupted"
+        case events.StoppedNonFinite():
+            return "stopped on a value that is not finite"
+        case _:
+            return "not over: it is still training, or was ended from outside"
+
+
+def _plain(name: str, unit: str, points: Sequence[tuple[int, float]]) -> Series:
+    stretch = math.ceil(len(points) / MOST_POINTS) or 1
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
+    kept = _means(finite, stretch)
+    updates = 1 if stretch == 1 else _typical_gap(kept)
+    return Series(name, unit, tuple(kept), updates, len(points) - len(finite))
+
+
+def _joined(name: str, unit: str, logged: Iterable[events.Logged], field: str) -> Series:
+    """A curve of what every single update measured."""
+    every: list[tuple[int, float]] = []
+    for event in logged:
+        values: tuple[float, ...] = getattr(event, field)
+        first = event.step - len(values) + 1
+        every += [(first + i, value) for i, value in enumerate(values)]
+    finite = [(step, value) for step, value in every if math.isfinite(value)]
+    stretch = math.ceil(len(finite) / MOST_POINTS) or 1
+    return Series(name, unit, tuple(_means(finite, stretch)), stretch, len(every) - len(finite))
+
+
+def _means(points: Sequence[tuple[int, float]], stretch: int) -> list[tuple[int, float]]:
+    """The means of equal stretches, each at its last step."""
+    parts = [points[i : i + stretch] for i in range(0, len(points), stretch)]
+    return [(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
+
+
+def _typical_gap(points: Sequence[tuple[int, float]]) -> int:
+    return max((b[0] - a[0] for a, b in pairwise(points)), default=1)

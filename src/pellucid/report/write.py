@@ -1,0 +1,86 @@
+"""A run's folder to a report beside it.
+
+Comes in: the folder of a run, whether it trains or is over. Goes out: a file. It does not know how
+the page is made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pellucid.errors import RunError
+from pellucid.report.page import Facts, page
+from pellucid.report.story import tell
+from pellucid.runs import RunFolder, existing_folder, read_events
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report that was written."""
+
+    file: Path
+    n_bytes: int
+    step: int
+    events: int
+
+
+def write_report(run: str | Path, out: str | Path | None = None) -> Report:
+    """Write the report of the run at `run` to `out`, or to `report.html` in its folder.
+
+    The run may be training: the report shows what has been recorded so far.
+
+    Raises:
+        RunError: there is no run, it has recorded nothing, or `out` is no name of an HTML file.
+    """
+    folder, _ = existing_folder(Path(run))
+    file = folder.path / "report.html" if out is None else Path(out)
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise RunError(f"the report is HTML, and {file} does not end in .html: name it so")
+    if not file.parent.is_dir():
+        raise RunError(f"{file} cannot be written: there is no folder {file.parent}; make it first")
+    happened = read_events(folder.metrics)
+    if not happened:
+        raise RunError(
+            f"{folder.path} has recorded nothing yet: {folder.metrics} is missing or empty; try "
+            "again once it trains"
+        )
+    story = tell(happened, folder.path.name)
+    text = page(
+        story, config_text=folder.config.read_text(encoding="utf-8"), papers=list(_papers(folder))
+    )
+    content = text.encode()
+    file.write_bytes(content)
+    return Report(file, len(content), story.step, len(happened))
+
+
+def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:
+    """The files that say where and on what a run was trained; one that cannot be read says so."""
+    yield "plan.json: what was resolved for the machine", _facts_in(folder.plan)
+    yield "text/text.json: the text, by its content hash", _facts_in(folder.text / "text.json")
+    steps = folder.shelf.steps()
+    if steps:
+        file = folder.shelf.path(steps[-1]) / "checkpoint.json"
+        yield f"checkpoints/step-{steps[-1]}/checkpoint.json: versions, checksums", _facts_in(file)
+
+
+def _facts_in(file: Path) -> Facts:
+    try:
+        found: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return [(file.name, f"cannot be read: {error}")]
+    return list(_flat(found, ""))
+
+
+def _flat(value: object, name: str) -> Iterator[tuple[str, str]]:
+    """Nested tables as rows: train.n_tokens, and what it is."""
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield name, f"{value:,}"
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,204 @@
+"""The report of a run: whole, true to the records, closed to the outside, readable by machines."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.errors import RunError
+from pellucid.report import tell, write_report
+from pellucid.report.page import charts, page
+from pellucid.report.story import MOST_POINTS
+from pellucid.runs import read_events
+from pellucid.training import Event, events
+from support.events import EVALUATED, FINISHED, RESUMED, SAMPLED, STARTED, STOPPED, WHOLE, logged
+
+
+@pytest.fixture(scope="module")
+def html(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("report") / "run.html"
+    assert write_report(trained, out).n_bytes == out.stat().st_size
+    return out.read_text("utf-8")
+
+
+def drawn(*happened: Event) -> str:
+    return page(tell(happened, "a-run"), config_text="", papers=[])
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes; and that each that opens is closed."""
+
+    EMPTY = frozenset({"meta", "path", "circle", "polyline"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_nothing_in_the_page_reaches_out_or_runs(html: str) -> None:
+    found = Tags(html)
+    assert found.open == []
+    assert {tag for tag, _ in found.tags} & {"script", "link", "img", "iframe", "object"} == set()
+    for _, attributes in found.tags:
+        assert not any(name.startswith("on") or name in ("src", "style") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_the_policy_forbids_all_but_this_very_style(html: str) -> None:
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_every_drawing_is_sound_and_tells_a_screen_reader_what_it_shows(html: str) -> None:
+    drawings = re.findall(r"<svg.*?</svg>", html, re.S)
+    assert len(drawings) == 6
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    for drawing in drawings:
+        svg = ElementTree.fromstring(drawing)
+        assert svg.get("role") == "img"
+        title, described = svg.findtext("title"), svg.findtext("desc")
+        assert title
+        assert described
+        assert svg.get("aria-labelledby", "").split() == [
+            part.get("id") for part in (svg.find("title"), svg.find("desc")) if part is not None
+        ]
+
+
+def test_behind_every_curve_is_a_table_with_its_numbers(html: str, trained: Path) -> None:
+    happened = read_events(trained / "metrics.jsonl")
+    told = tell(happened, "run")
+    curves = [curve for chart in charts(told) for curve in chart.curves]
+    assert all(len(curve.points) > 1 for curve in curves)
+    for curve in curves:
+        for step, value in curve.points:
+            assert f'{step:,}</th><td class="number">{value:.6g}</td>' in html
+
+
+def test_the_page_holds_config_plan_text_and_samples(html: str, trained: Path) -> None:
+    assert "n_layers = 2" in html
+    for file in ("plan.json", "text/text.json"):
+        assert file in html
+    (content,) = re.findall(r'"sha256": "(\w+)"', (trained / "text/text.json").read_text())[:1]
+    assert content in html
+    assert html.count('<p class="said"') == sum(
+        isinstance(event, events.Sampled) for event in read_events(trained / "metrics.jsonl")
+    )
+
+
+def test_all_updates_are_in_the_curve_of_the_loss() -> None:
+    told = tell([STARTED, logged(10), logged(20)], "x")
+    assert [step for step, _ in told.loss.points] == list(range(1, 21))
+    assert told.loss.updates == 1
+
+
+def test_a_long_run_is_joined_into_means_and_says_so() -> None:
+    told = tell([STARTED, *(logged(10 * i, loss=i) for i in range(1, 501))], "x")
+    assert len(told.loss.points) <= MOST_POINTS
+    assert told.loss.updates == 13
+    assert told.loss.points[0] == (13, pytest.approx((10 * 1 + 3 * 2.5) / 13))
+    assert "means of 13 updates" in drawn(STARTED, *(logged(10 * i) for i in range(1, 501)))
+
+
+def test_values_that_are_not_finite_are_counted_and_not_drawn() -> None:
+    broken = replace(logged(10), losses=(float("nan"), float("inf"), *(2.0,) * 8))
+    shown = drawn(STARTED, broken, STOPPED)
+    assert "2 values were not finite and are not drawn" in shown
+    assert "stopped on a value that is not finite" in shown
+    places = re.findall(r' (?:points|d|cx|cy|x|y)="([^"]*)"', shown)
+    assert places
+    assert not any("nan" in place or "inf" in place for place in places)
+
+
+def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
+    shown = drawn(*WHOLE)
+    assert "a line across at 7.625: ln V: guessing evenly" in shown
+    assert "a line across at 1: clipped at 1" in shown
+    without = [replace(e, clip_norm=None) if isinstance(e, events.Logged) else e for e in WHOLE]
+    assert "clipped" not in drawn(*without).split("</style>")[1]
+
+
+def test_resumes_and_how_it_ended_are_told() -> None:
+    shown = drawn(*WHOLE, RESUMED, FINISHED)
+    assert "the run was resumed after step 200" in shown
+    assert "resumed from runs/nano/checkpoints/step-200" in shown
+    assert "600 of 600 steps; finished." in shown
+    assert "it is still training, or was ended from outside" in drawn(*WHOLE)
+
+
+def test_what_a_model_says_cannot_become_markup_or_control_the_page() -> None:
+    evil = replace(SAMPLED, continuation="</p><script>x()</script>\x1b[31m & مرحبا")
+    shown = drawn(STARTED, evil, EVALUATED)
+    assert "<script" not in shown
+    assert "&lt;/p&gt;&lt;script&gt;x()&lt;/script&gt;␛[31m &amp; مرحبا" in shown
+
+
+def test_a_run_that_only_started_has_a_report_without_curves() -> None:
+    shown = drawn(STARTED)
+    assert Tags(shown).open == []
+    assert "training loss: nothing was measured" in shown
+    assert "No sample was taken." in shown
+
+
+def test_the_command_says_where_it_wrote_and_how_much(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.html"
+    assert main(["report", str(trained), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert str(out) in said
+    assert f"{out.stat().st_size / 1000:.3g} kB" in said
+
+
+def test_the_report_lies_in_the_run_unless_told_otherwise(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    first = write_report(run)
+    assert first.file == run / "report.html"
+    content = first.file.read_bytes()
+    assert write_report(run).file.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [("config.toml", "does not end in .html"), ("nowhere/r.html", "there is no folder")],
+)
+def test_a_place_that_cannot_be_a_report_is_refused(
+    trained: Path, tmp_path: Path, out: str, said: str
+) -> None:
+    with pytest.raises(RunError, match=said):
+        write_report(trained, tmp_path / out)
+
+
+def test_a_run_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(RunError, match="has recorded nothing yet"):
+        write_report(tmp_path)
