@@ -155,14 +155,14 @@ def _say_what_next(run: Run, result: _Result) -> None:
     from pellucid.generation import Sampling
 
     sentence = run.config.training.sentence
-    sampling = Sampling(max_new_tokens=160, temperature=0.7, top_k=50, seed=run.config.seed)
+    sampling = Sampling(max_new_tokens=160, temperature=0.6, top_k=50, seed=run.config.seed)
     (sample,) = runs.generate(run, sentence, sampling)
     bits = result.facts.get("held_out_bits_per_byte")
     held_out = "" if bits is None else f": {bits:.4f} bits per byte on held-out text"
     folder = shlex.quote(str(run.folder))
     lines = [
         "",
-        f"a sample, at temperature 0.7{held_out}",
+        f"a sample, at temperature 0.6{held_out}",
         "",
         *(f"    {visible(line)}" for line in (sentence + sample.text).splitlines()),
         "",

@@ -78,6 +78,6 @@ NANO = Run(
         evaluate_tokens=200_000,
         checkpoint_every=100,
         keep_checkpoints=2,
-        sentence="Return the number of",
+        sentence="This module provides",
     ),
 )
