@@ -11,7 +11,7 @@ from pellucid.cli import main
 from pellucid.cli.main import parser
 from pellucid.version import __version__
 
-VERBS = ("train", "generate", "evaluate", "presets", "attach", "verify-resume")
+VERBS = ("train", "generate", "score", "evaluate", "presets", "attach", "verify-resume")
 ACTIONS = ("list", "show", "diff", "count")
 
 PROMISED: dict[str, dict[str, object]] = {
@@ -38,6 +38,9 @@ PROMISED: dict[str, dict[str, object]] = {
     },
     "generate r --greedy --seed 4 --json": {"greedy": True, "seed": 4, "json": True},
     "generate r --prompt x --prompt y": {"prompt": ["x", "y"]},
+    "score r text": {"run": "r", "text": "text", "next": False, "top": 10, "json": False},
+    "score r text --next --top 4 --json": {"next": True, "top": 4, "json": True},
+    "score r -": {"text": "-"},
     "evaluate r a.txt": {"run": "r", "paths": ["a.txt"], "json": False},
     "evaluate r a.txt b.txt --json": {"paths": ["a.txt", "b.txt"], "json": True},
     "presets list": {"action": "list", "json": False},

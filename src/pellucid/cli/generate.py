@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
-from pellucid.errors import TextError
+from pellucid.cli.piped import piped
 
 if TYPE_CHECKING:
     from pellucid.generation import Sampling
@@ -59,7 +59,7 @@ def call(arguments: argparse.Namespace) -> None:
         prompts is None and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
     )
     if prompts is None and not talking:
-        prompts = [_piped()]
+        prompts = [piped("prompt")]
     run = runs.load(arguments.run, device=arguments.device)
     if prompts is None:
         _converse(run, sampling)
@@ -77,19 +77,6 @@ def call(arguments: argparse.Namespace) -> None:
     else:
         for prompt, text in zip(prompts, runs.generate(run, prompts, sampling), strict=True):
             print(_harmless(f"{prompt}{text.text}\n"))
-
-
-def _piped() -> str:
-    """The prompt on standard input, without the line end that `echo` puts behind it."""
-    if sys.stdin is None:
-        return ""
-    try:
-        return sys.stdin.read().rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise TextError(
-            f"the prompt on standard input is not {error.encoding.upper()} (byte "
-            f"0x{error.object[error.start]:02x} at offset {error.start}): convert it first"
-        ) from None
 
 
 def _write(run: Run, prompt: str, sampling: Sampling) -> None:

@@ -44,6 +44,12 @@ def window_start(length: int, context_length: int) -> int:
     return -(-(length - context_length) // half) * half
 
 
+def seen_past_context(context_length: int) -> str:
+    """What the model sees of a text that outgrew its context, in words."""
+    least = context_length - max(1, context_length // 2) + 1
+    return f"the latest {least:,} to {context_length:,} tokens"
+
+
 def continue_ids(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
