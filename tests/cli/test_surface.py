@@ -36,6 +36,11 @@ PROMISED: dict[str, dict[str, object]] = {
         "top_k": 4,
         "top_p": 0.9,
     },
+    "generate r --min-p 0.1 --repetition-penalty 1.2 --logprobs": {
+        "min_p": 0.1,
+        "repetition_penalty": 1.2,
+        "logprobs": True,
+    },
     "generate r --greedy --seed 4 --json": {"greedy": True, "seed": 4, "json": True},
     "generate r --prompt x --prompt y": {"prompt": ["x", "y"]},
     "score r text": {"run": "r", "text": "text", "next": False, "top": 10, "json": False},

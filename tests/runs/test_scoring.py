@@ -16,7 +16,7 @@ import pellucid
 from pellucid.cli import main
 from pellucid.errors import ConfigError, TextError
 from pellucid.explain import read_sentence
-from pellucid.generation import window_start
+from pellucid.generation import Sampling, window_start
 from pellucid.runs import Run, Score, ScoredToken, next_token, score, scoring
 from support.tiny import TEXT
 
@@ -110,6 +110,16 @@ def test_the_score_is_what_explain_shows(run: Run) -> None:
     shown = [token.surprisal_bits for token in read_sentence(run, "the fox").tokens]
     scored = [-token.log_p / math.log(2) for token in score(run, "the fox").tokens]
     np.testing.assert_allclose(shown, scored)
+
+
+def test_a_text_that_was_written_scores_what_it_was_written_with(run: Run) -> None:
+    how = Sampling(max_new_tokens=40, temperature=1.5, top_k=60, repetition_penalty=1.2, seed=3)
+    (written,) = pellucid.generate(run, "the", how)
+    ids = [run.tokenizer.begin_id, *run.tokenizer.encode("the"), *written.ids]
+    read = list(scoring.predictions(run.model, run.tokenizer, ids, top=0, first=4))
+    found = [prediction.log_p for prediction in read[:-1]]
+    assert len(ids) > 2 * run.model.context_length
+    np.testing.assert_allclose(written.log_p, found, rtol=1e-5)
 
 
 def made_of(*log_p: float) -> Score:

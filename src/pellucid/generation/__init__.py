@@ -1,8 +1,10 @@
 """A model and a prompt in, text out. Knows nothing of training."""
 
 from pellucid.generation.generate import (
+    Chosen,
     Continuation,
     continue_ids,
+    continue_tokens,
     generate,
     seen_past_context,
     stream,
@@ -11,10 +13,12 @@ from pellucid.generation.generate import (
 from pellucid.generation.sampling import Sampling, choose
 
 __all__ = [
+    "Chosen",
     "Continuation",
     "Sampling",
     "choose",
     "continue_ids",
+    "continue_tokens",
     "generate",
     "seen_past_context",
     "stream",
