@@ -213,6 +213,24 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ["generate", "run", "--prompt", "a", "--top-k", "0"],
         ("top_k must be at least 1",),
     ),
+    "a min-p of 0": (
+        ["generate", "run", "--prompt", "a", "--min-p", "0"],
+        ("min_p must be in (0, 1], was 0",),
+    ),
+    "a repetition penalty of 0": (
+        ["generate", "run", "--prompt", "a", "--repetition-penalty", "0"],
+        ("repetition_penalty must be greater than 0", "1 changes nothing"),
+    ),
+    "no text to score": (["score", "run", ""], ("the text is empty", "pass some text")),
+    "to score by no run": (["score", "none", "a"], ("none does not exist",)),
+    "to score what is not UTF-8": (
+        ["score", "run", os.fsdecode(b"caf\xe9")],
+        ("is not UTF-8",),
+    ),
+    "no next tokens": (
+        ["score", "run", "a", "--next", "--top", "0"],
+        ("top must be at least 1, was 0",),
+    ),
     "no new tokens": (
         ["generate", "run", "--prompt", "a", "--max-new-tokens", "0"],
         ("max_new_tokens must be at least 1",),

@@ -131,11 +131,45 @@ def test_generate_is_the_same_from_the_command_line_and_from_python(
 ) -> None:
     from pellucid.generation import Sampling
 
-    words = ("--temperature", 1.3, "--top-k", 40, "--top-p", 0.9, "--seed", 9)
-    (result,) = found("generate", trained, "--prompt", "cat", "--max-new-tokens", 20, *words)
-    sampling = Sampling(max_new_tokens=20, temperature=1.3, top_k=40, top_p=0.9, seed=9)
+    words = ("--temperature", 1.3, "--top-k", 40, "--top-p", 0.9, "--min-p", 0.05, "--seed", 9)
+    words = (*words, "--repetition-penalty", 1.2, "--logprobs")
+    (result,) = found("generate", trained, "--prompt", "cat", "--max-new-tokens", 12, *words)
+    sampling = Sampling(
+        max_new_tokens=12,
+        temperature=1.3,
+        top_k=40,
+        top_p=0.9,
+        min_p=0.05,
+        repetition_penalty=1.2,
+        seed=9,
+    )
     (expected,) = pellucid.generate(pellucid.load(trained), "cat", sampling)
     assert result["text"] == expected.text
+    assert result["logprobs"] == pytest.approx(expected.log_p)
+
+
+def test_generate_shows_the_log_probability_of_what_it_wrote(
+    out: Any, found: Any, trained: Path
+) -> None:
+    words = ("generate", trained, "--prompt", "the", *FEW)
+    (result,) = found(*words, "--logprobs")
+    assert "logprobs" not in found(*words)[0]
+    text = out(*words, "--logprobs")
+    assert text.startswith(f"the{result['text']}\n")
+    assert all(f"{log_p:>10.4f}  '" in text for log_p in result["logprobs"])
+    assert f"{sum(result['logprobs']):.4f}  log P of what was written" in text
+
+
+def test_generate_says_once_that_a_text_outgrew_the_context(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--json"], [], ["--prompt", "a"], ["--logprobs"]):
+        few = ("--prompt", "the", "--max-new-tokens", "40", "--greedy")
+        assert main(["generate", str(trained), *few, *words]) == 0
+        assert capsys.readouterr().err == (
+            "the text outgrew the context of 16 tokens: from here on the model sees the latest 9 "
+            "to 16 tokens of it\n"
+        )
 
 
 def test_generate_stops_before_a_stop_text(found: Any, trained: Path) -> None:

@@ -11,7 +11,17 @@ from pellucid.cli import main
 from pellucid.cli.main import parser
 from pellucid.version import __version__
 
-VERBS = ("train", "generate", "evaluate", "presets", "attach", "report", "verify-resume")
+VERBS = (
+    "train",
+    "generate",
+    "explain",
+    "score",
+    "evaluate",
+    "presets",
+    "attach",
+    "report",
+    "verify-resume",
+)
 ACTIONS = ("list", "show", "diff", "count")
 
 PROMISED: dict[str, dict[str, object]] = {
@@ -36,8 +46,16 @@ PROMISED: dict[str, dict[str, object]] = {
         "top_k": 4,
         "top_p": 0.9,
     },
+    "generate r --min-p 0.1 --repetition-penalty 1.2 --logprobs": {
+        "min_p": 0.1,
+        "repetition_penalty": 1.2,
+        "logprobs": True,
+    },
     "generate r --greedy --seed 4 --json": {"greedy": True, "seed": 4, "json": True},
     "generate r --prompt x --prompt y": {"prompt": ["x", "y"]},
+    "score r text": {"run": "r", "text": "text", "next": False, "top": 10, "json": False},
+    "score r text --next --top 4 --json": {"next": True, "top": 4, "json": True},
+    "score r -": {"text": "-"},
     "evaluate r a.txt": {"run": "r", "paths": ["a.txt"], "json": False},
     "evaluate r a.txt b.txt --json": {"paths": ["a.txt", "b.txt"], "json": True},
     "presets list": {"action": "list", "json": False},

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import PellucidError, TextError
-from pellucid.generation import Sampling, choose, continue_ids, generate, stream
+from pellucid.generation import (
+    Sampling,
+    choose,
+    continue_ids,
+    continue_tokens,
+    generate,
+    stream,
+)
 from pellucid.generation.generate import window_start
 from pellucid.model import Transformer
 from pellucid.text import Tokenizer
@@ -151,6 +158,66 @@ def test_an_empty_list_of_ids_is_refused() -> None:
         next(continue_ids(build(BASE), [[1], []], GREEDY))
 
 
+@pytest.mark.parametrize("how", [GREEDY, replace(SAMPLED, repetition_penalty=1.5, min_p=0.1)])
+@pytest.mark.parametrize("cache", [True, False])
+def test_each_token_comes_with_what_the_model_itself_gave_it(how: Sampling, cache: bool) -> None:
+    model = build(BASE)
+    ids = random_ids(1, 3)[0].tolist()
+    for (chosen,) in islice(continue_tokens(model, [ids], how, cache=cache), LONG):
+        assert chosen is not None
+        start = window_start(len(ids), BASE.context_length)
+        log_p = model(torch.tensor([ids[start:]]))[0, -1].log_softmax(-1)
+        assert chosen.log_p == pytest.approx(log_p[chosen.token_id].item(), abs=1e-5)
+        ids = [*ids, chosen.token_id]
+
+
+def test_a_text_that_outgrows_the_context_is_told_once_and_when_it_happens() -> None:
+    model = build(BASE)
+    for n_prompt, cache in ((3, True), (3, False), (16, True), (20, True)):
+        told_at: list[int] = []
+        written: list[object] = []
+        tokens = continue_tokens(
+            model,
+            [random_ids(1, n_prompt)[0].tolist()],
+            GREEDY,
+            cache=cache,
+            when_outgrown=lambda told_at=told_at, written=written: told_at.append(len(written)),
+        )
+        for token in islice(tokens, LONG):
+            written.append(token)
+        # the token after the context's 16 is the first that does not see the beginning
+        assert told_at == [max(0, 17 - n_prompt)]
+
+
+def test_a_text_that_fits_the_context_is_not_told_to_outgrow_it() -> None:
+    told_at: list[int] = []
+    tokens = continue_tokens(build(BASE), [[3]], GREEDY, when_outgrown=lambda: told_at.append(0))
+    assert len(list(islice(tokens, 16))) == 16
+    assert told_at == []
+    next(tokens)
+    assert told_at == [0]
+
+
+def test_a_large_repetition_penalty_writes_no_token_twice() -> None:
+    model = build(BASE)
+    prompt = random_ids(1, 3)[0].tolist()
+    plain = first(12, model, prompt, GREEDY)
+    assert first(12, model, prompt, replace(GREEDY, repetition_penalty=1.0)) == plain
+    shifted = replace(GREEDY, repetition_penalty=1e6)
+    penalised = first(12, model, prompt, shifted)
+    assert len(set(plain)) < 12
+    assert len({*penalised, *prompt}) == 12 + len(set(prompt))
+
+
+def test_a_repetition_penalty_of_a_row_knows_nothing_of_its_neighbours() -> None:
+    model, how = build(BASE), replace(SAMPLED, repetition_penalty=1.7)
+    short, long = [3], random_ids(1, 12)[0].tolist()
+    together = continue_ids(model, [short, long], how)
+    alone = continue_ids(model, [short], how)
+    for a, b in islice(zip(together, alone, strict=True), 20):
+        assert a[0] == b[0]
+
+
 # -- text
 
 
@@ -159,6 +226,15 @@ def test_streaming_adds_up_to_the_text(writer: Transformer, tokenizer: Tokenizer
         how = replace(SAMPLED, seed=seed, max_new_tokens=30, top_k=None, stop=("e", "ab"))
         (whole,) = generate(writer, tokenizer, ["to see"], how)
         assert "".join(stream(writer, tokenizer, "to see", how)) == whole.text
+
+
+def test_a_continuation_has_a_log_probability_for_each_of_its_ids(
+    writer: Transformer, tokenizer: Tokenizer
+) -> None:
+    prompts = ["to", "see it", ""]
+    for text in generate(writer, tokenizer, prompts, replace(SAMPLED, max_new_tokens=7)):
+        assert len(text.log_p) == len(text.ids) > 0
+        assert all(log_p < 0 for log_p in text.log_p)
 
 
 def test_no_more_tokens_than_asked_for(writer: Transformer, tokenizer: Tokenizer) -> None:

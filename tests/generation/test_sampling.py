@@ -129,6 +129,11 @@ def test_a_larger_number_draws_a_later_token() -> None:
         ("top_p", 0.0, "in (0, 1]"),
         ("top_p", 1.01, "in (0, 1]"),
         ("top_p", math.nan, "in (0, 1]"),
+        ("min_p", 0.0, "in (0, 1]"),
+        ("min_p", 1.01, "in (0, 1]"),
+        ("repetition_penalty", 0.0, "greater than 0"),
+        ("repetition_penalty", math.inf, "finite"),
+        ("repetition_penalty", math.nan, "greater than 0"),
         ("seed", -1, "between 0 and 2^63 - 1"),
         ("seed", 2**63, "between 0 and 2^63 - 1"),
         ("stop", ("a", ""), "not empty"),
@@ -141,3 +146,13 @@ def test_a_bad_value_is_refused_by_name(name: str, value: object, allowed: str) 
     assert message.startswith(f"{name} must be")
     assert allowed in message
     assert str(value) in message
+
+
+def test_filters_come_after_the_temperature_min_p_last() -> None:
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=torch.float64).log()
+    for temperature, kept in ((1.0, 2), (3.0, 3), (0.2, 1)):
+        shares = distribution(logits, Sampling(temperature=temperature, top_k=3, min_p=0.4))
+        assert (shares > 0).sum() == kept
+    # of what top-k left, min-p 0.5 keeps two, by the shares that they had among all
+    shares = distribution(logits, Sampling(temperature=1.0, top_k=3, min_p=0.5))
+    torch.testing.assert_close(shares[0], torch.tensor([5, 3, 0, 0]).double() / 8)

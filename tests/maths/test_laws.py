@@ -24,6 +24,7 @@ Hand = Callable[..., Any]
 RANDOM = np.random.default_rng(7)
 LOGITS = RANDOM.normal(size=(3, 4))
 TARGETS = np.array([0, 3, 1])
+SEEN = np.array([[True, False, True, True], [False] * 4, [True] * 4])
 LOSS = {"label_smoothing": 0.1, "z_loss": 0.01}
 PLAIN = {"label_smoothing": 0.0, "z_loss": 0.01}  # a smoothed target pays for what is masked
 NONE_LEFT = np.full(4, -np.inf)
@@ -110,6 +111,15 @@ ROWS: dict[str, Row] = {
     ),
     "keep_top_k": Row((LOGITS,), {"k": 2}, smooth=False, extremes=[(x,) for x in MASKED]),
     "keep_top_p": Row((LOGITS,), {"p": 0.7}, smooth=False, extremes=[(x,) for x in MASKED]),
+    "keep_min_p": Row((LOGITS,), {"p": 0.3}, smooth=False, extremes=[(x,) for x in MASKED]),
+    "repetition_penalty": Row(
+        (LOGITS, SEEN),
+        {"penalty": 1.3},
+        hand=lambda x, seen, grad: (
+            grad * np.where(seen, np.where(x > 0, 1 / 1.3, 1.3), 1.0)  # the line it lies on
+        ),
+        extremes=[(x, x >= 0) for x in MASKED],
+    ),
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pellucid.maths import keep_top_k, keep_top_p, softmax
+from pellucid.maths import keep_min_p, keep_top_k, keep_top_p, repetition_penalty, softmax
 
 FEW = settings(max_examples=50, deadline=None)
 LOGITS = arrays(np.float64, (2, 6), elements=st.floats(-8, 8))
@@ -43,5 +43,44 @@ def test_top_p_of_nearly_nothing_leaves_the_likeliest_token() -> None:
 
 def test_tokens_that_may_not_be_drawn_are_not_let_in_again() -> None:
     logits = np.array([0.0, -np.inf, 1.0, -np.inf])
-    for kept in (keep_top_k(logits, 3), keep_top_p(logits, 0.99), keep_top_p(logits, 1.0)):
+    filtered = (
+        keep_top_k(logits, 3),
+        keep_top_p(logits, 0.99),
+        keep_top_p(logits, 1.0),
+        keep_min_p(logits, 1e-9),
+        repetition_penalty(logits, np.array([True, True, False, False]), 2.0),
+    )
+    for kept in filtered:
         np.testing.assert_array_equal(np.isfinite(kept), [True, False, True, False])
+
+
+@FEW
+@given(logits=LOGITS, p=st.floats(0.001, 1.0))
+def test_min_p_keeps_what_is_at_least_p_times_as_likely_as_the_likeliest(
+    logits: np.ndarray, p: float
+) -> None:
+    kept = keep_min_p(logits, p)
+    for shares, before, after in zip(softmax(logits), logits, kept, strict=True):
+        stays = np.isfinite(after)
+        np.testing.assert_array_equal(after[stays], before[stays])
+        assert stays[before.argmax()]
+        assert (shares[stays] >= p * shares.max() * (1 - 1e-12)).all()
+        assert (shares[~stays] < p * shares.max() * (1 + 1e-12)).all()
+
+
+@FEW
+@given(logits=LOGITS, seen=arrays(np.bool_, (2, 6)), penalty=st.floats(1.0, 5.0))
+def test_a_repetition_penalty_lowers_what_was_seen_and_nothing_else(
+    logits: np.ndarray, seen: np.ndarray, penalty: float
+) -> None:
+    lowered = repetition_penalty(logits, seen, penalty)
+    np.testing.assert_array_equal(lowered[~seen], logits[~seen])
+    assert (lowered[seen] <= logits[seen]).all()
+    # a penalty below 1 gives back what one above took
+    np.testing.assert_allclose(repetition_penalty(lowered, seen, 1 / penalty), logits, atol=1e-12)
+
+
+def test_a_repetition_penalty_divides_above_zero_and_multiplies_below() -> None:
+    logits = np.array([3.0, -3.0, 3.0])
+    lowered = repetition_penalty(logits, np.array([True, True, False]), 1.5)
+    np.testing.assert_array_equal(lowered, [2.0, -4.5, 3.0])

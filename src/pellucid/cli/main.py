@@ -21,6 +21,7 @@ from pellucid.cli import (
     generate,
     presets,
     report,
+    score,
     train,
     verify_resume,
 )
@@ -29,7 +30,7 @@ from pellucid.cli.output import say_error
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
-_VERBS = (train, generate, explain, evaluate, presets, attach, report, verify_resume)
+_VERBS = (train, generate, explain, score, evaluate, presets, attach, report, verify_resume)
 
 
 def parser() -> argparse.ArgumentParser:

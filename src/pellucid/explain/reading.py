@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from pellucid.errors import PellucidError
 from pellucid.runs import Run
+from pellucid.runs.scoring import predictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +60,9 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
             f"the sentence has {len(ids) - 1} tokens, but the model reads at most "
             f"{model.context_length - 1} after begin-of-text: shorten it"
         )
-    with torch.no_grad():
-        logits = model(torch.tensor([ids], device=model.head_weight.device))[0]
-        log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
-    top = log_p.topk(min(expected, log_p.shape[-1]), dim=-1)
-    likeliest = [
-        tuple((tokenizer.token(int(i)), math.exp(v)) for i, v in zip(row_ids, row, strict=True))
-        for row_ids, row in zip(top.indices, top.values, strict=True)
-    ]
-    came = [float(log_p[place, token]) for place, token in enumerate(ids[1:])]
+    read = list(predictions(model, tokenizer, ids, top=expected))
+    likeliest = [tuple((one.token, one.probability) for one in each.likeliest) for each in read]
+    came = [each.log_p for each in read if each.log_p is not None]
     return Reading(
         sentence=sentence,
         tokens=tuple(
@@ -84,5 +77,5 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
             for place, token in enumerate(ids[1:])
         ),
         follows=likeliest[-1],
-        guessing_bits=math.log2(log_p.shape[-1]),
+        guessing_bits=math.log2(model.head_weight.shape[0]),
     )

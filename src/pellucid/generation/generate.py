@@ -12,24 +12,42 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError, TextError
 from pellucid.generation.sampling import Sampling, choose
+from pellucid.maths import repetition_penalty
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.text import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """A token that was written, and log P that the model itself gave it, in nats.
+
+    The model's own: before the repetition penalty, the temperature and the filters. So it is what
+    scoring the text gives, whatever the token was drawn from.
+    """
+
+    token_id: int
+    log_p: float
+
+
+@dataclass(frozen=True, slots=True)
 class Continuation:
-    """What a prompt went on with, and why it stopped: "end", "stop" or "length"."""
+    """What a prompt went on with, and why it stopped: "end", "stop" or "length".
+
+    `log_p` has one number for each of `ids` (see `Chosen`). It does not count when continuations
+    are compared: beside other prompts its last digits are rounded differently.
+    """
 
     text: str
     ids: tuple[int, ...]
     stopped: str
+    log_p: tuple[float, ...] = field(compare=False)
 
 
 def window_start(length: int, context_length: int) -> int:
@@ -44,16 +62,24 @@ def window_start(length: int, context_length: int) -> int:
     return -(-(length - context_length) // half) * half
 
 
-def continue_ids(
+def seen_past_context(context_length: int) -> str:
+    """What the model sees of a text that outgrew its context, in words."""
+    least = context_length - max(1, context_length // 2) + 1
+    return f"the latest {least:,} to {context_length:,} tokens"
+
+
+def continue_tokens(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
     *,
     cache: bool = True,
-) -> Iterator[list[int | None]]:
+    when_outgrown: Callable[[], None] | None = None,
+) -> Iterator[list[Chosen | None]]:
     """The next token of each prompt, again and again; None while a row still reads its prompt.
 
-    Row r draws from a generator of its own, seeded by (seed, r).
+    Row r draws from a generator of its own, seeded by (seed, r). `when_outgrown` is called once,
+    when a text first outgrew the context: from there on the model sees its latest tokens alone.
 
     Raises:
         PellucidError: a prompt is empty.
@@ -68,6 +94,9 @@ def continue_ids(
     reader = _Reader(model, cached=cache)
     while True:
         logits = reader.next_logits(ids)
+        if when_outgrown is not None and reader.start > 0:
+            when_outgrown()
+            when_outgrown = None
         known = ids.shape[1]
         reading = [known < length for length in lengths]
         # a row draws only when it writes: its numbers do not depend on its neighbours' lengths
@@ -77,13 +106,42 @@ def continue_ids(
                 for reads, generator in zip(reading, random, strict=True)
             ]
         )
-        drawn = choose(logits, uniforms.to(device), sampling)
+        drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
+        log_p = _log_p_of(logits, drawn)
         chosen = [
             prompt[known] if reads else int(token)
             for reads, prompt, token in zip(reading, prompts, drawn.cpu(), strict=True)
         ]
         ids = torch.cat((ids, torch.tensor(chosen, device=device)[:, None]), dim=1)
-        yield [None if reads else token for token, reads in zip(chosen, reading, strict=True)]
+        yield [
+            None if reads else Chosen(token, float(nats))
+            for reads, token, nats in zip(reading, chosen, log_p.cpu(), strict=True)
+        ]
+
+
+def continue_ids(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    cache: bool = True,
+) -> Iterator[list[int | None]]:
+    """The ids of `continue_tokens`."""
+    for row in continue_tokens(model, prompts, sampling, cache=cache):
+        yield [None if chosen is None else chosen.token_id for chosen in row]
+
+
+def _penalised(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
+    if sampling.repetition_penalty == 1:
+        return logits
+    seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
+    return repetition_penalty(logits, seen, sampling.repetition_penalty)
+
+
+def _log_p_of(logits: Tensor, chosen: Tensor) -> Tensor:
+    """Log P of the chosen token of each row."""
+    wide = logits.double()
+    return wide.gather(1, chosen[:, None])[:, 0] - wide.logsumexp(dim=-1)
 
 
 class _Reader:
@@ -100,27 +158,37 @@ class _Reader:
         self.model.eval()
         length = ids.shape[1]
         start = window_start(length, self.model.context_length)
+        moved, self.start = start != self.start, start
         if not self.cached:
             return self.model(ids[:, start:])[:, -1].float()
-        if self.caches is None or start != self.start:
-            self.caches, self.start = self.model.new_caches(), start
+        if self.caches is None or moved:
+            self.caches = self.model.new_caches()
         unseen = start + self.caches[0].length
         hidden = self.model.hidden_states(ids[:, unseen:], self.caches)[:, -1]
         return (hidden @ self.model.head_weight.t()).float()
 
 
 def stream(
-    model: Transformer, tokenizer: Tokenizer, prompt: str, sampling: Sampling
+    model: Transformer,
+    tokenizer: Tokenizer,
+    prompt: str,
+    sampling: Sampling,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
 ) -> Iterator[str]:
-    """The continuation of one prompt, in whole characters, as they become known."""
+    """The continuation of one prompt, in whole characters, as they become known.
+
+    `when_outgrown` as in `continue_tokens`.
+    """
     ids = _read(tokenizer, prompt)
     emit = _writer(tokenizer, ids)
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
-    for count, (token_id,) in enumerate(continue_ids(model, [ids], sampling), start=1):
-        if token_id is None or token_id == tokenizer.end_id:
+    written = continue_tokens(model, [ids], sampling, when_outgrown=when_outgrown)
+    for count, (chosen,) in enumerate(written, start=1):
+        if chosen is None or chosen.token_id == tokenizer.end_id:
             break
-        held += emit(token_id)
+        held += emit(chosen.token_id)
         at = first_stop(held, sampling.stop)
         if at is not None:
             yield held[:at]
@@ -137,22 +205,32 @@ def stream(
 
 
 def generate(
-    model: Transformer, tokenizer: Tokenizer, prompts: Sequence[str], sampling: Sampling
+    model: Transformer,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    sampling: Sampling,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
 ) -> list[Continuation]:
     """The continuations of a batch of prompts, in whole characters.
+
+    `when_outgrown` as in `continue_tokens`.
 
     Raises:
         TextError: a prompt is not text.
     """
     ids = [_read(tokenizer, prompt) for prompt in prompts]
     rows = [_Row(_writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
-    for tokens in continue_ids(model, ids, sampling) if rows else ():
-        for row, token_id in zip(rows, tokens, strict=True):
-            if token_id is not None and row.stopped is None:
-                row.take(token_id)
+    written = continue_tokens(model, ids, sampling, when_outgrown=when_outgrown) if rows else ()
+    for tokens in written:
+        for row, chosen in zip(rows, tokens, strict=True):
+            if chosen is not None and row.stopped is None:
+                row.take(chosen)
         if all(row.stopped for row in rows):
             break
-    return [Continuation(row.text, tuple(row.ids), row.stopped or "") for row in rows]
+    return [
+        Continuation(row.text, tuple(row.ids), row.stopped or "", tuple(row.log_p)) for row in rows
+    ]
 
 
 class _Row:
@@ -161,17 +239,19 @@ class _Row:
     def __init__(self, emit: Callable[[int], str], end_id: int, sampling: Sampling) -> None:
         self.text = ""
         self.ids: list[int] = []
+        self.log_p: list[float] = []
         self.stopped: str | None = None
         self._emit = emit
         self._end_id = end_id
         self._sampling = sampling
 
-    def take(self, token_id: int) -> None:
-        if token_id == self._end_id:
+    def take(self, chosen: Chosen) -> None:
+        if chosen.token_id == self._end_id:
             self.stopped = "end"
             return
-        self.ids.append(token_id)
-        self.text += self._emit(token_id)
+        self.ids.append(chosen.token_id)
+        self.log_p.append(chosen.log_p)
+        self.text += self._emit(chosen.token_id)
         at = first_stop(self.text, self._sampling.stop)
         if at is not None:
             self.text, self.stopped = self.text[:at], "stop"

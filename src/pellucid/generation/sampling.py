@@ -6,6 +6,7 @@ model, and draws nothing by itself.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -13,20 +14,24 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.errors import ConfigError
-from pellucid.maths import keep_top_k, keep_top_p
+from pellucid.maths import keep_min_p, keep_top_k, keep_top_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How to choose, for how long, and when to stop.
 
-    Temperature 0 is greedy. `top_k` and `top_p` are applied after the temperature, in that order.
+    Temperature 0 is greedy. First `repetition_penalty` lowers the logits of tokens that are in the
+    text already, prompt included (1 changes nothing); then comes the temperature, then `top_k`,
+    `top_p` and `min_p`, in that order.
     """
 
     max_new_tokens: int = 200
     temperature: float = 0.8
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
     seed: int = 0
     stop: tuple[str, ...] = ()
 
@@ -36,6 +41,12 @@ class Sampling:
             ("temperature", self.temperature >= 0, "at least 0 (0 is greedy)"),
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1"),
             ("top_p", self.top_p is None or 0 < self.top_p <= 1, "in (0, 1]"),
+            ("min_p", self.min_p is None or 0 < self.min_p <= 1, "in (0, 1]"),
+            (
+                "repetition_penalty",
+                0 < self.repetition_penalty < math.inf,
+                "greater than 0 and finite (1 changes nothing)",
+            ),
             ("seed", 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
             ("stop", all(self.stop), "texts that are not empty"),
         )
@@ -56,6 +67,8 @@ def distribution(
         logits = keep_top_k(logits, sampling.top_k)
     if sampling.top_p is not None:
         logits = keep_top_p(logits, sampling.top_p)
+    if sampling.min_p is not None:
+        logits = keep_min_p(logits, sampling.min_p)
     return torch.softmax(logits, dim=-1)
 
 

@@ -8,7 +8,7 @@ from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
 from pellucid.maths.initialisation import depth_scale, he_std, xavier_std
 from pellucid.maths.optimisers import adamw_step, newton_schulz
 from pellucid.maths.positions import rotary_angles, sinusoid
-from pellucid.maths.sampling import keep_top_k, keep_top_p
+from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
 
@@ -20,12 +20,14 @@ __all__ = [
     "cross_entropy_grad",
     "depth_scale",
     "he_std",
+    "keep_min_p",
     "keep_top_k",
     "keep_top_p",
     "linear",
     "log_softmax",
     "logsumexp",
     "newton_schulz",
+    "repetition_penalty",
     "rotary_angles",
     "sinusoid",
     "softmax",

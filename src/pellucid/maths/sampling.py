@@ -1,9 +1,11 @@
-"""Filters on logits before sampling: what is left out gets probability zero.
+"""What is done to logits before sampling: filters, which leave tokens out, and a penalty.
 
-Comes in: logits. Goes out: logits with -inf where a token may not be drawn. It draws nothing.
+Comes in: logits. Goes out: logits, with -inf where a token may not be drawn. It draws nothing.
 """
 
 from __future__ import annotations
+
+import math
 
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.softmax import softmax
@@ -40,3 +42,38 @@ def keep_top_p(logits: Array, p: float) -> Array:
     rank = xp.argsort(order, axis=-1)
     reached = xp.take_along_axis(before, rank, axis=-1)
     return xp.where(reached < p, logits, xp.full_like(logits, -xp.inf))
+
+
+def keep_min_p(logits: Array, p: float) -> Array:
+    """Only tokens at least p times as likely as the likeliest stay.
+
+    softmax(x)_i >= p max_j softmax(x)_j,  that is  x_i >= max_j x_j + log p
+
+    Args:
+        logits: (..., classes). Returns the same shape.
+        p: in (0, 1].
+    Source:
+        Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM
+        Outputs", section 3.
+    """
+    xp = namespace(logits)
+    threshold = xp.max(logits, axis=-1, keepdims=True) + math.log(p)
+    return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
+
+
+def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
+    """Tokens that were seen before become less likely: their logits are divided by `penalty`.
+
+    x_i / penalty where x_i > 0, and x_i penalty where not, for i in seen. The paper divides always,
+    which would make a token with a negative logit more likely.
+
+    Args:
+        logits: (..., classes). Returns the same shape.
+        seen: (..., classes), truth values.
+        penalty: above 0; 1 changes nothing, below 1 rewards repetition.
+    Source:
+        Keskar et al. 2019, "CTRL", section 4.1.
+    """
+    xp = namespace(logits, seen)
+    lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
+    return xp.where(seen, lowered, logits)

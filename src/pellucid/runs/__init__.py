@@ -9,22 +9,29 @@ from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
 from pellucid.runs.resume import resume
+from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
 from pellucid.runs.speak import generate
 from pellucid.runs.train import train, train_config
 from pellucid.runs.verify import ResumeProof, verify_resume
 
 __all__ = [
     "Evaluation",
+    "Likely",
+    "Prediction",
     "ResumeProof",
     "Run",
     "RunFolder",
+    "Score",
+    "ScoredToken",
     "attach",
     "evaluate",
     "existing_folder",
     "generate",
     "load",
+    "next_token",
     "read_events",
     "resume",
+    "score",
     "train",
     "train_config",
     "verify_resume",

@@ -5,7 +5,7 @@ Comes in: a run and prompts. Goes out: texts. It does not know displays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -21,15 +21,22 @@ _CONTINUATION_TOKENS = 24
 
 
 def generate(
-    run: Run, prompts: str | Sequence[str], sampling: Sampling | None = None
+    run: Run,
+    prompts: str | Sequence[str],
+    sampling: Sampling | None = None,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
 ) -> list[Continuation]:
     """How prompts go on, written by a run's model.
+
+    `when_outgrown` is called once, when a text first outgrew the model's context.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    return generate_texts(run.model, run.tokenizer, texts, sampling or Sampling())
+    how = sampling or Sampling()
+    return generate_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
 
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
