@@ -20,7 +20,17 @@ from pellucid.report.page import charts, page
 from pellucid.report.story import MOST_POINTS
 from pellucid.runs import read_events
 from pellucid.training import Event, events
-from support.events import EVALUATED, FINISHED, RESUMED, SAMPLED, STARTED, STOPPED, WHOLE, logged
+from support.events import (
+    EVALUATED,
+    FINISHED,
+    RESUMED,
+    SAMPLED,
+    SAVED,
+    STARTED,
+    STOPPED,
+    WHOLE,
+    logged,
+)
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +159,16 @@ def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
 def test_resumes_and_how_it_ended_are_told() -> None:
     shown = drawn(*WHOLE, RESUMED, FINISHED)
     assert "the run was resumed after step 200" in shown
-    assert "resumed from runs/nano/checkpoints/step-200" in shown
+    assert "resumed from checkpoints/step-200" in shown
     assert "600 of 600 steps; finished." in shown
     assert "it is still training, or was ended from outside" in drawn(*WHOLE)
+
+
+def test_a_checkpoint_is_named_within_the_run_whichever_system_saved_it() -> None:
+    for path in ("/home/me/runs/nano/checkpoints/step-300", "C:\\me\\nano\\checkpoints\\step-300"):
+        assert (300, "saved checkpoints/step-300") in tell(
+            [replace(SAVED, path=path, best=False)], "x"
+        ).happenings
 
 
 def test_what_a_model_says_cannot_become_markup_or_control_the_page() -> None:

@@ -10,9 +10,7 @@ Comes in: events. Goes out: steps with named numbers. It does not know the tools
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from pellucid.errors import ConfigError, RunError
 from pellucid.training import events
 
 Numbers = dict[str, float]
@@ -54,25 +52,3 @@ def _of_the_report(event: events.Logged) -> Numbers:
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
     return numbers
-
-
-def place_in(chosen: str | Path | None, event: events.Started | events.Resumed, name: str) -> Path:
-    """Where an observer writes: the folder it was given, or `name` in the run's folder.
-
-    Raises:
-        RunError: none was given, and the event names no run's folder.
-    """
-    if chosen is not None:
-        return Path(chosen)
-    if not event.folder:
-        raise RunError(f"the run says no folder to put {name}/ into: give the observer a folder")
-    return Path(event.folder) / name
-
-
-def missing(package: str, extra: str, error: ImportError) -> ConfigError:
-    """What is said where a package is not installed."""
-    return ConfigError(
-        f"to observe with {extra}, the package {package} is needed, and it cannot be imported "
-        f"({error}): install pellucid with its extra, in a checkout pip install '.[{extra}]', or "
-        "train without it"
-    )

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.numbers import missing, numbers_of, place_in
+from pellucid.observers.needs import missing, place_in
+from pellucid.observers.numbers import numbers_of
 from pellucid.training import events
 
 

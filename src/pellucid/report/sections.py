@@ -117,11 +117,9 @@ def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
         f'<tr><th scope="row">{escape(visible(name))}</th><td>{escape(visible(value))}</td></tr>'
         for name, value in facts
     )
-    head = '<th scope="col">name</th><th scope="col">value</th>'
     return (
         f"<details open><summary>{escape(title)}</summary>"
-        f'<table class="facts"><caption>{escape(title)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
+        f'<table class="facts" aria-label="{escape(title)}"><tbody>{rows}</tbody></table></details>'
     )
 
 

@@ -97,20 +97,25 @@ def _happening(event: events.Event) -> str:
         case events.Started():
             return f"started, for {event.total_steps:,} steps"
         case events.Resumed():
-            return f"resumed from {event.checkpoint}"
+            return f"resumed from {_short(event.checkpoint)}"
         case events.CheckpointSaved():
-            return f"saved {event.path}" + (" (best so far)" if event.best else "")
+            return f"saved {_short(event.path)}" + (" (best so far)" if event.best else "")
         case events.Interrupted():
             return "interrupted by the user, and saved"
         case events.StoppedNonFinite():
             return (
                 f"stopped: update {event.step + 1} was not finite, {event.what} of "
-                f"{event.where}; set aside in {event.aside}"
+                f"{event.where}; set aside in {_short(event.aside)}"
             )
         case events.Finished():
             return f"finished; this stretch took {event.seconds:,.0f} s"
         case _:
             return ""
+
+
+def _short(path: str) -> str:
+    """checkpoints/step-100: where in the run's folder, on whatever system it was written."""
+    return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
 def _ended(happened: Sequence[events.Event]) -> str:

@@ -58,6 +58,7 @@ details { margin-top: .5rem; font-size: .9rem; }
 summary { cursor: pointer; padding: .25rem 0; }
 .scroll { overflow: auto; max-height: 26rem; border: 1px solid var(--line);
   border-radius: .35rem; }
+.scroll + .scroll { margin-top: .5rem; }
 table { border-collapse: collapse; width: 100%; background: var(--card); }
 caption { text-align: left; padding: .4rem .6rem; color: var(--soft); font-size: .85rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem;
@@ -78,8 +79,6 @@ pre { margin: 0; padding: .8rem; white-space: pre-wrap; background: var(--card);
 .events tbody th { width: 5.5rem; }
 .facts { table-layout: fixed; }
 .facts th { width: 14rem; white-space: normal; }
-.facts caption, .facts thead { position: absolute; width: 1px; height: 1px; overflow: hidden;
-  clip-path: inset(50%); }
 footer { margin-top: 2.5rem; color: var(--soft); font-size: .875rem; }
 @media (max-width: 34rem) { .samples li { grid-template-columns: 1fr; } .facts th { width: 38%; } }
 @media print { .scroll { max-height: none; } figure, .samples li { break-inside: avoid; } }

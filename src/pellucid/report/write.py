@@ -79,7 +79,8 @@ def _flat(value: object, name: str) -> Iterator[tuple[str, str]]:
     """Nested tables as rows: train.n_tokens, and what it is."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
+            if key != "kind":  # which class of ours it was
+                yield from _flat(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield name, f"{value:,}"
     else:
