@@ -8,12 +8,14 @@ from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
+from pellucid.runs.report import CorpusReport, report
 from pellucid.runs.resume import resume
 from pellucid.runs.speak import generate
 from pellucid.runs.train import train, train_config
 from pellucid.runs.verify import ResumeProof, verify_resume
 
 __all__ = [
+    "CorpusReport",
     "Evaluation",
     "ResumeProof",
     "Run",
@@ -24,6 +26,7 @@ __all__ = [
     "generate",
     "load",
     "read_events",
+    "report",
     "resume",
     "train",
     "train_config",

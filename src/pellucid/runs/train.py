@@ -24,6 +24,7 @@ from pellucid.runs.load import Run, load
 from pellucid.runs.plan import find_device
 from pellucid.text import (
     Split,
+    Tally,
     Tokenizer,
     assemble_documents,
     assemble_tokenizer,
@@ -36,6 +37,7 @@ from pellucid.training import Observer, Preparing, Progress, Started
 def train(
     paths: Iterable[str | Path] = (),
     *,
+    field: str | None = None,
     preset: str = "nano",
     config_file: str | Path | None = None,
     out: str | Path | None = None,
@@ -51,7 +53,9 @@ def train(
     """Train a model on text and give it back: `pellucid train`, from Python.
 
     Args:
-        paths: files, folders or "-"; none is the documentation in Python's standard library.
+        paths: files, folders, patterns or "-"; none is the documentation in Python's standard
+            library.
+        field: what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
         preset: what everything is taken from that is not said otherwise.
         config_file: a TOML file that says what differs; its `base` wins over `preset`.
         out: the run's folder; a fresh one under `runs/` by default.
@@ -67,6 +71,7 @@ def train(
     """
     run = choose(
         paths,
+        field=field,
         preset=preset,
         config_file=config_file,
         steps=steps,
@@ -100,14 +105,14 @@ def train_config(
                 observer(Preparing(what=what))
 
         say("reading the text")
-        documents = assemble_documents(run.text.corpus)
+        documents, tally = assemble_documents(run.text)
         parts = split(documents, run.text.held_out)
         say("training the tokenizer")
         tokenizer = assemble_tokenizer(run.text.tokenizer, parts.train)
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, parts, tokenizer, shown, say)
+            _prepare_and_run(run, folder, parts, tally, tokenizer, shown, say)
     return load(folder.path)
 
 
@@ -115,13 +120,14 @@ def _prepare_and_run(
     run: config.Run,
     folder: RunFolder,
     parts: Split,
+    tally: Tally,
     tokenizer: Tokenizer,
     observers: Sequence[Observer],
     say: Callable[[str], None],
 ) -> None:
     with _given_up_on_error(folder):
         say("encoding the text")
-        text = prepare(folder.text, parts, tokenizer)
+        text = prepare(folder.text, parts, tokenizer, tally)
         order = build_order(run, text)
         say("building the model, and timing a step")
         model, objective = build_model(run)
