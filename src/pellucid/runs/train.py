@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,15 +22,8 @@ from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_ta
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.plan import find_device
-from pellucid.text import (
-    Split,
-    Tally,
-    Tokenizer,
-    assemble_documents,
-    assemble_tokenizer,
-    prepare,
-    split,
-)
+from pellucid.runs.text import Fill, Say, ready_text
+from pellucid.text import Tokenizer
 from pellucid.training import Observer, Preparing, Progress, Started
 
 
@@ -104,30 +97,24 @@ def train_config(
             for observer in shown:
                 observer(Preparing(what=what))
 
-        say("reading the text")
-        documents, tally = assemble_documents(run.text)
-        parts = split(documents, run.text.held_out)
-        say("training the tokenizer")
-        tokenizer = assemble_tokenizer(run.text.tokenizer, parts.train)
+        tokenizer, fill = ready_text(run.text, say)
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, parts, tally, tokenizer, shown, say)
+            _prepare_and_run(run, folder, fill, tokenizer, shown, say)
     return load(folder.path)
 
 
 def _prepare_and_run(
     run: config.Run,
     folder: RunFolder,
-    parts: Split,
-    tally: Tally,
+    fill: Fill,
     tokenizer: Tokenizer,
     observers: Sequence[Observer],
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     with _given_up_on_error(folder):
-        say("encoding the text")
-        text = prepare(folder.text, parts, tokenizer, tally)
+        text = fill(folder.text)
         order = build_order(run, text)
         say("building the model, and timing a step")
         model, objective = build_model(run)

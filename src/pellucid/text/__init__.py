@@ -1,6 +1,6 @@
 """Bytes on disk in; documents, token ids and batches out. Knows no model and no loss."""
 
-from pellucid.text.assemble import assemble_documents, assemble_tokenizer
+from pellucid.text.assemble import assemble_documents, assemble_tokenizer, fingerprint
 from pellucid.text.documents import Document, Tally
 from pellucid.text.files import documents_from
 from pellucid.text.order import Order, windows
@@ -20,6 +20,7 @@ __all__ = [
     "assemble_documents",
     "assemble_tokenizer",
     "documents_from",
+    "fingerprint",
     "open_prepared",
     "prepare",
     "split",

@@ -6,14 +6,24 @@ training split alone. No other file of this room reads a config.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import assert_never
 
+import tokenizers
+
 from pellucid import config
+from pellucid.config import encode
 from pellucid.text.documents import Document, Tally, without_duplicates
-from pellucid.text.files import read_documents
-from pellucid.text.standard_library import standard_library_docs
+from pellucid.text.files import files_in, read_documents
+from pellucid.text.standard_library import library_files, standard_library_docs
 from pellucid.text.tokenizers import Tokenizer, train_byte_pairs, train_bytes, train_characters
+
+# A tokenizer of another kind depends on more than the text, a file for one.
+_FROM_TEXT_ALONE = frozenset((config.Bytes, config.Characters, config.BytePairs))
 
 
 def assemble_documents(text: config.Text) -> tuple[list[Document], Tally]:
@@ -21,6 +31,40 @@ def assemble_documents(text: config.Text) -> tuple[list[Document], Tally]:
     tally = Tally()
     documents = _documents(text.corpus, tally)
     return list(without_duplicates(documents, tally, drop=text.drop_duplicates)), tally
+
+
+def fingerprint(text: config.Text) -> str | None:
+    """A hash of all that prepared text depends on: content, config, and the code that prepares.
+
+    None where nothing short of preparing can tell: standard input, a file that cannot be read, a
+    tokenizer that depends on more than the text.
+
+    Raises:
+        TextError: a path that does not exist, or a folder without text.
+    """
+    if type(text.tokenizer) not in _FROM_TEXT_ALONE:
+        return None
+    tally = Tally()
+    match text.corpus:
+        case config.StandardLibrary():
+            files = library_files()
+        case config.Files(paths=paths, field=field):
+            if "-" in paths:
+                return None
+            files = files_in(paths, field, tally)
+        case _:
+            assert_never(text.corpus)
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    versions = [sys.version, tokenizers.__version__]
+    digest = hashlib.sha256(json.dumps([encode(text), versions, tally.other_files]).encode())
+    try:
+        for file in (*own, *files):
+            with file.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+            digest.update(hashlib.sha256(str(file).encode("utf-8", "surrogatepass")).digest())
+    except OSError:  # read again, and refused by its name, where the text is read
+        return None
+    return digest.hexdigest()
 
 
 def _documents(corpus: config.Corpus, tally: Tally) -> Iterator[Document]:

@@ -54,6 +54,15 @@ def read_documents(paths: Iterable[str], field: str | None, tally: Tally) -> Ite
         )
 
 
+def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path]:
+    """The files that `read_documents` would read, in order; standard input is none.
+
+    Raises:
+        TextError: a path that does not exist, or a folder without text.
+    """
+    return [file for path in paths for file in _files(path, field, tally)]
+
+
 def _standard_input(field: str | None, tally: Tally) -> Iterator[Document]:
     name, stream = "standard input", standard_input()
     tally.files += 1
