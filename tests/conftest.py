@@ -19,6 +19,8 @@ install_import_hook(
 
 # Child processes of the tests must not fight over the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
+os.environ["PELLUCID_CACHE"] = "off"
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ def add_to(verbs: Any) -> None:
         description="Loss, perplexity and bits per byte of a run's model on text files.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_json(parser)
     parser.set_defaults(call=call)
@@ -27,7 +28,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
 
     run = runs.load(arguments.run, device=arguments.device)
-    result = runs.evaluate(run, arguments.paths)
+    result = runs.evaluate(run, arguments.paths, field=arguments.field)
     facts = {
         "loss_nats": result.loss_nats,
         "perplexity": result.perplexity,

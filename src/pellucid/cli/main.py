@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pellucid.cli import (
     attach,
+    data,
     evaluate,
     explain,
     generate,
@@ -30,7 +31,7 @@ from pellucid.cli.output import say_error
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
-_VERBS = (train, generate, explain, score, evaluate, presets, attach, report, verify_resume)
+_VERBS = (train, generate, explain, score, evaluate, data, presets, attach, report, verify_resume)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,10 +20,14 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "train",
         help="train a model on text",
-        description="Train a model on text files or folders (or - for standard input). Without "
-        "any, on the documentation in Python's standard library.",
+        description="Train a model on text files, tables (.jsonl, .csv, .tsv, .parquet; .gz or "
+        ".zst) or folders of them (or - for standard input). Without any, on the documentation in "
+        "Python's standard library.",
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="text files, folders, or -")
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'
+    )
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--preset", metavar="NAME", help="where to start from (default: nano)")
     parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
     parser.add_argument("--out", metavar="RUN", help="the run's folder (default: a new runs/...)")
@@ -78,6 +82,7 @@ def call(arguments: argparse.Namespace) -> None:
         else:
             run = runs.train(
                 arguments.paths,
+                field=arguments.field,
                 preset=arguments.preset or "nano",
                 config_file=arguments.config,
                 out=arguments.out,
@@ -99,7 +104,7 @@ def call(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    names = ("preset", "config", "out", "steps", "tokens", "minutes", "seed", "device")
+    names = ("preset", "config", "out", "steps", "tokens", "minutes", "seed", "device", "field")
     given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
     given += ["--set"] if arguments.set else []
     given += ["PATH"] if arguments.paths else []

@@ -19,9 +19,13 @@ class StandardLibrary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Plain text files, folders of them, or "-" for standard input."""
+    """Text files and tables, folders of them, patterns, or "-" for standard input.
+
+    `field` is what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
+    """
 
     paths: tuple[str, ...]
+    field: str | None = None
 
     def __post_init__(self) -> None:
         if not self.paths:
@@ -57,11 +61,15 @@ Tokenizer = Bytes | Characters | BytePairs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A corpus, its tokenizer, and the share of its bytes kept out of training."""
+    """A corpus, its tokenizer, and the share of its bytes kept out of training.
+
+    With `drop_duplicates`, of documents with exactly the same text the first is kept.
+    """
 
     corpus: Corpus
     tokenizer: Tokenizer
     held_out: float
+    drop_duplicates: bool
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out <= 0.5:

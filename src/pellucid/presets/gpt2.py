@@ -34,7 +34,12 @@ from pellucid.config import (
 def _gpt2(*, n_layers: int, n_heads: int, d_model: int, learning_rate: float) -> Run:
     return Run(
         seed=1337,
-        text=Text(corpus=StandardLibrary(), tokenizer=BytePairs(vocab_size=50_257), held_out=0.05),
+        text=Text(
+            corpus=StandardLibrary(),
+            tokenizer=BytePairs(vocab_size=50_257),
+            held_out=0.05,
+            drop_duplicates=False,
+        ),
         model=Transformer(
             vocab_size=50_257,
             context_length=1024,

@@ -30,7 +30,12 @@ from pellucid.config import (
 
 NANO = Run(
     seed=1337,
-    text=Text(corpus=StandardLibrary(), tokenizer=BytePairs(vocab_size=4096), held_out=0.05),
+    text=Text(
+        corpus=StandardLibrary(),
+        tokenizer=BytePairs(vocab_size=4096),
+        held_out=0.05,
+        drop_duplicates=False,
+    ),
     model=Transformer(
         vocab_size=None,
         context_length=256,

@@ -8,6 +8,7 @@ from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
+from pellucid.runs.report import CorpusReport, report
 from pellucid.runs.resume import resume
 from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
 from pellucid.runs.speak import generate
@@ -15,6 +16,7 @@ from pellucid.runs.train import train, train_config
 from pellucid.runs.verify import ResumeProof, verify_resume
 
 __all__ = [
+    "CorpusReport",
     "Evaluation",
     "Likely",
     "Prediction",
@@ -30,6 +32,7 @@ __all__ = [
     "load",
     "next_token",
     "read_events",
+    "report",
     "resume",
     "score",
     "train",

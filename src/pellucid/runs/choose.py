@@ -21,6 +21,7 @@ from pellucid.runs.load import read_toml
 def choose(
     paths: Iterable[str | Path] = (),
     *,
+    field: str | None = None,
     preset: str = "nano",
     config_file: str | Path | None = None,
     steps: int | None = None,
@@ -49,13 +50,24 @@ def choose(
         raise ConfigError("--steps, --tokens and --minutes: give one of them")
     names = tuple(str(path) for path in paths)
     if names:
-        run = replace(run, text=replace(run.text, corpus=config.Files(paths=names)))
+        run = replace(run, text=replace(run.text, corpus=config.Files(paths=names, field=field)))
+    elif field is not None:
+        run = replace(run, text=replace(run.text, corpus=_with_field(run.text.corpus, field)))
     training = replace(
         run.training,
         budget=chosen[0] if chosen else run.training.budget,
         device=run.training.device if device is None else device,
     )
     return replace(run, seed=run.seed if seed is None else seed, training=training)
+
+
+def _with_field(corpus: config.Corpus, field: str) -> config.Files:
+    if isinstance(corpus, config.Files):
+        return replace(corpus, field=field)
+    raise ConfigError(
+        f"--field {field}: the corpus is {type(corpus).__name__}, which has no fields: name the "
+        "files too"
+    )
 
 
 def _budget(name: str, kind: Callable[..., config.Budget], count: float) -> config.Budget:

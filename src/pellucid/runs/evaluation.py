@@ -76,13 +76,15 @@ def evaluate_tokens(
     return Evaluation(float(total) / n, n, n_bytes, unknown)
 
 
-def evaluate(run: Run, paths: Iterable[str]) -> Evaluation:
+def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Evaluation:
     """The loss of a run's model over files, folders, or standard input ("-").
+
+    `field` is what holds the text of a row in a table.
 
     Raises:
         TextError: a path holds no readable text.
     """
-    documents = documents_from(paths)
+    documents = documents_from(paths, field)
     parts = [run.tokenizer.encode_document(document.text) for document in documents]
     tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
     n_bytes = sum(len(document.text.encode()) for document in documents)

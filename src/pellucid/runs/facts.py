@@ -13,7 +13,7 @@ from pellucid.counting import memory, parameter_count
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.runs.folder import RunFolder
-from pellucid.text import PreparedText, Tokenizer
+from pellucid.text import PreparedText, Tally, Tokenizer
 from pellucid.training import Job
 
 Fact = tuple[str, str]
@@ -65,12 +65,37 @@ def _of_text(run: config.Run, text: PreparedText, tokenizer: Tokenizer) -> Itera
     corpus, total = type(run.text.corpus).__name__, size(train.n_bytes + held_out.n_bytes)
     yield "text", f"{corpus}, {total}, content {manifest.sha256[:12]}"
     by = "whole documents" if manifest.split_by == "documents" else "the end of each document"
+    if manifest.read is not None:
+        documents = (
+            train.documents
+            if manifest.split_by == "tails"
+            else train.documents + held_out.documents
+        )
+        yield "read", read_in_words(documents, manifest.read)
     yield "held out", f"{size(held_out.n_bytes)} ({by}), {held_out.n_tokens:,} tokens"
     each = train.n_bytes / train.n_tokens
     vocabulary = f"vocabulary {tokenizer.vocab_size:,} ({each:.2f} bytes each)"
     yield "tokens", f"{train.n_tokens:,} to train on, {vocabulary}"
     if held_out.unknown:
         yield "unknown", f"{held_out.unknown:.3%} of the held-out tokens cannot be spelled"
+
+
+def read_in_words(documents: int, read: Tally) -> str:
+    """What was read and what was left out, as one line."""
+    parts = [_count(documents, "document")]
+    if read.files:
+        parts.append(f"from {_count(read.files, 'file')}")
+    skipped = [
+        (read.empty_rows, "empty row", "skipped"),
+        (read.other_files, "file", "of other kinds skipped"),
+        (read.duplicates, "exact duplicate", "dropped" if read.duplicates_dropped else "kept"),
+    ]
+    said = [f"{_count(n, what)} {fate}" for n, what, fate in skipped if n]
+    return ", ".join([" ".join(parts), *said])
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def _batch(run: config.Run, plan: config.Plan, n_tokens: int) -> str:

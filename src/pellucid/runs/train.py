@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,20 +22,15 @@ from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_ta
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.plan import find_device
-from pellucid.text import (
-    Split,
-    Tokenizer,
-    assemble_documents,
-    assemble_tokenizer,
-    prepare,
-    split,
-)
+from pellucid.runs.text import Fill, Say, ready_text
+from pellucid.text import Tokenizer
 from pellucid.training import Observer, Preparing, Progress, Started
 
 
 def train(
     paths: Iterable[str | Path] = (),
     *,
+    field: str | None = None,
     preset: str = "nano",
     config_file: str | Path | None = None,
     out: str | Path | None = None,
@@ -51,7 +46,9 @@ def train(
     """Train a model on text and give it back: `pellucid train`, from Python.
 
     Args:
-        paths: files, folders or "-"; none is the documentation in Python's standard library.
+        paths: files, folders, patterns or "-"; none is the documentation in Python's standard
+            library.
+        field: what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
         preset: what everything is taken from that is not said otherwise.
         config_file: a TOML file that says what differs; its `base` wins over `preset`.
         out: the run's folder; a fresh one under `runs/` by default.
@@ -67,6 +64,7 @@ def train(
     """
     run = choose(
         paths,
+        field=field,
         preset=preset,
         config_file=config_file,
         steps=steps,
@@ -99,29 +97,24 @@ def train_config(
             for observer in shown:
                 observer(Preparing(what=what))
 
-        say("reading the text")
-        documents = assemble_documents(run.text.corpus)
-        parts = split(documents, run.text.held_out)
-        say("training the tokenizer")
-        tokenizer = assemble_tokenizer(run.text.tokenizer, parts.train)
+        tokenizer, fill = ready_text(run.text, say)
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, parts, tokenizer, shown, say)
+            _prepare_and_run(run, folder, fill, tokenizer, shown, say)
     return load(folder.path)
 
 
 def _prepare_and_run(
     run: config.Run,
     folder: RunFolder,
-    parts: Split,
+    fill: Fill,
     tokenizer: Tokenizer,
     observers: Sequence[Observer],
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     with _given_up_on_error(folder):
-        say("encoding the text")
-        text = prepare(folder.text, parts, tokenizer)
+        text = fill(folder.text)
         order = build_order(run, text)
         say("building the model, and timing a step")
         model, objective = build_model(run)

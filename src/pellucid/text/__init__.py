@@ -1,7 +1,7 @@
 """Bytes on disk in; documents, token ids and batches out. Knows no model and no loss."""
 
-from pellucid.text.assemble import assemble_documents, assemble_tokenizer
-from pellucid.text.documents import Document
+from pellucid.text.assemble import assemble_documents, assemble_tokenizer, fingerprint
+from pellucid.text.documents import Document, Tally
 from pellucid.text.files import documents_from
 from pellucid.text.order import Order, windows
 from pellucid.text.shards import PreparedText, Shard, open_prepared, prepare
@@ -15,10 +15,12 @@ __all__ = [
     "PreparedText",
     "Shard",
     "Split",
+    "Tally",
     "Tokenizer",
     "assemble_documents",
     "assemble_tokenizer",
     "documents_from",
+    "fingerprint",
     "open_prepared",
     "prepare",
     "split",

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.errors import ConfigError, TextError
-from pellucid.text.documents import Document
+from pellucid.text.documents import Document, Tally
 from pellucid.text.split import Split
 from pellucid.text.tokenizers import Tokenizer, unknown_share
 from pellucid.version import FORMAT
@@ -46,13 +46,17 @@ class ShardFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`text.json`: what was prepared, from which content (`sha256`), held out by what."""
+    """`text.json`: what was prepared, from which content (`sha256`), held out by what.
+
+    `read` is absent where the documents did not come from a corpus of a config.
+    """
 
     format: int
     sha256: str
     split_by: str
     train: ShardFacts
     held_out: ShardFacts
+    read: Tally | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,14 @@ def content_hash(documents: Sequence[Document]) -> str:
     return digest.hexdigest()
 
 
-def prepare(folder: Path, split: Split, tokenizer: Tokenizer) -> PreparedText:
-    """Encode both splits into `folder`, and map them from there."""
+def prepare(
+    folder: Path, split: Split, tokenizer: Tokenizer, tally: Tally | None = None
+) -> PreparedText:
+    """Encode both splits into `folder`, and map them from there.
+
+    Args:
+        tally: what was counted while the documents were read; kept in the manifest.
+    """
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -94,6 +104,7 @@ def prepare(folder: Path, split: Split, tokenizer: Tokenizer) -> PreparedText:
         split_by=split.by,
         train=_write(partial, "train", split.train, tokenizer),
         held_out=_write(partial, "held_out", split.held_out, tokenizer),
+        read=tally,
     )
     (partial / "text.json").write_text(json.dumps(encode(manifest), indent=2), encoding="utf-8")
     os.replace(partial, folder)

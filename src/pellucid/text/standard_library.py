@@ -43,7 +43,16 @@ def standard_library_docs() -> list[Document]:
     Raises:
         TextError: the library came without its sources (zipped, frozen or stripped).
     """
-    return documentation_under(Path(sysconfig.get_paths()["stdlib"]))
+    return documentation_under(_library())
+
+
+def library_files() -> list[Path]:
+    """The files that `standard_library_docs` reads."""
+    return [_library() / name for name in source_files(_library())]
+
+
+def _library() -> Path:
+    return Path(sysconfig.get_paths()["stdlib"])
 
 
 def documentation_under(library: Path) -> list[Document]:

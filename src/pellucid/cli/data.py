@@ -1,0 +1,72 @@
+"""`pellucid data`: what a corpus holds."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from pellucid.cli.output import add_json, print_json
+
+
+def add_to(verbs: Any) -> None:
+    """The verb, its actions and their flags."""
+    parser = verbs.add_parser(
+        "data", help="look at a corpus", description="Look at a corpus before training on it."
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    report = actions.add_parser(
+        "report",
+        help="documents, bytes, tokens, and what is left out",
+        description="Read a corpus as training would, and count: documents, bytes, tokens, bytes "
+        "per token, duplicates, and what is left out and why.",
+    )
+    report.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
+    report.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+    report.add_argument("--preset", default="nano", metavar="NAME", help="whose tokenizer to train")
+    report.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="any value of the config, such as text.tokenizer=Bytes",
+    )
+    add_json(report)
+    report.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print the counts, one a line."""
+    from pellucid import runs
+    from pellucid.runs.choose import choose
+
+    run = choose(
+        arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
+    )
+    found = runs.report(run.text)
+    tally = found.tally
+    if arguments.json:
+        print_json(
+            {
+                "documents": found.documents,
+                "bytes": found.n_bytes,
+                "tokens": found.n_tokens,
+                "bytes_per_token": found.bytes_per_token,
+                "vocab_size": found.vocab_size,
+                "longest_bytes": found.longest_bytes,
+                "longest": found.longest,
+                "sha256": found.sha256,
+            }
+            | asdict(tally)
+        )
+        return
+    fate = "dropped" if tally.duplicates_dropped else "kept; --set text.drop_duplicates=true"
+    rows = f", {tally.rows:,} rows in {tally.tables:,} tables" if tally.tables else ""
+    print(f"files            {tally.files:,}{rows}")
+    print(f"documents        {found.documents:,}, the longest {found.longest_bytes:,} bytes")
+    print(f"bytes            {found.n_bytes:,}")
+    print(f"tokens           {found.n_tokens:,} of a vocabulary of {found.vocab_size:,}")
+    print(f"bytes per token  {found.bytes_per_token:.2f}")
+    print(f"duplicates       {tally.duplicates:,} ({tally.duplicate_bytes:,} bytes; {fate})")
+    print(f"skipped          {tally.empty_rows:,} empty rows, {tally.other_files:,} other files")
+    print(f"content          {found.sha256[:12]}")

@@ -1,0 +1,141 @@
+"""Files opened as streams of bytes, whatever they were compressed with.
+
+Comes in: a path. Goes out: its bytes, decompressed while they are read. It does not know what they
+mean; an archive that is damaged or cut short is refused, never taken for a shorter one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from pellucid.errors import TextError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: The endings of compressed files.
+COMPRESSED = (".gz", ".zst")
+
+#: Compressed bytes taken at a time: few, because a thousand times as many may come out.
+_TAKEN = 2**14
+
+
+def inner_name(name: str) -> str:
+    """The name of a file without the ending that says how it is compressed."""
+    for ending in COMPRESSED:
+        if name.lower().endswith(ending):
+            return name[: -len(ending)]
+    return name
+
+
+@contextmanager
+def opened(path: Path) -> Generator[BinaryIO]:
+    """The bytes of a file, decompressed where its name ends in `.gz` or `.zst`.
+
+    Raises:
+        TextError: the file cannot be read, or is an archive that is damaged or cut short. Also
+            while the stream is read inside the `with`.
+    """
+    try:
+        with path.open("rb") as file:
+            yield _decompressed(path, file)
+    except EOFError:
+        raise TextError(
+            f"{path} is cut short: the archive ends before its text does; fetch or make it again"
+        ) from None
+    except (zlib.error, gzip.BadGzipFile, _DamagedError) as error:
+        raise TextError(
+            f"{path} is damaged, or not compressed as its name says ({error}): fetch or make it "
+            "again"
+        ) from None
+    except OSError as error:
+        raise TextError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def standard_input() -> BinaryIO:
+    """The bytes that were piped in.
+
+    Raises:
+        TextError: there is no standard input.
+    """
+    if sys.stdin is None:  # a process may have been started without
+        raise TextError("there is no standard input to read: name a file instead of -")
+    return sys.stdin.buffer
+
+
+def extra(module: str, name: str, ending: str) -> ModuleType:
+    """An optional library that reads files with `ending`.
+
+    Raises:
+        TextError: it is not installed; says which extra installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise TextError(
+            f"files ending in {ending} are read by the library {module.partition('.')[0]}, which "
+            f'is not installed: pip install "pellucid[{name}]"'
+        ) from None
+
+
+def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+    if ending == ".zst":
+        return cast("BinaryIO", io.BufferedReader(_Zstd(file)))
+    return file
+
+
+class _DamagedError(Exception):
+    """A zstd frame that cannot be decompressed."""
+
+
+class _Zstd(io.RawIOBase):
+    """Frames of zstd, end to end; unlike the library's own reader it notices a missing end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._library: Any = extra("zstandard", "zstd", ".zst")
+        self._file = file
+        self._frame: Any = None
+        self._unused = b""
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        while not self._ready:
+            taken = self._unused or self._file.read(_TAKEN)
+            if not taken:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            self._ready = memoryview(self._decompress(taken))
+        target = memoryview(buffer).cast("B")
+        n = min(len(target), len(self._ready))
+        target[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+    def _decompress(self, taken: bytes) -> bytes:
+        if self._frame is None:
+            self._frame = self._library.ZstdDecompressor().decompressobj()
+        try:
+            content: bytes = self._frame.decompress(taken)
+        except self._library.ZstdError as error:
+            raise _DamagedError(error) from None
+        self._unused = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return content
