@@ -3,8 +3,9 @@
 from pellucid.text.assemble import assemble_documents, assemble_tokenizer
 from pellucid.text.documents import Document
 from pellucid.text.files import documents_from
+from pellucid.text.from_file import tokenizer_from
 from pellucid.text.order import Order, windows
-from pellucid.text.shards import PreparedText, Shard, open_prepared, prepare
+from pellucid.text.shards import PreparedText, Shard, check_tokenizer, open_prepared, prepare
 from pellucid.text.split import Split, split
 from pellucid.text.standard_library import standard_library_docs
 from pellucid.text.tokenizers import Tokenizer
@@ -18,10 +19,12 @@ __all__ = [
     "Tokenizer",
     "assemble_documents",
     "assemble_tokenizer",
+    "check_tokenizer",
     "documents_from",
     "open_prepared",
     "prepare",
     "split",
     "standard_library_docs",
+    "tokenizer_from",
     "windows",
 ]

@@ -46,11 +46,12 @@ class ShardFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`text.json`: what was prepared, from which content (`sha256`), held out by what."""
+    """`text.json`: from which content (`sha256`) what was prepared, split and encoded how."""
 
     format: int
     sha256: str
     split_by: str
+    tokenizer_sha256: str | None
     train: ShardFacts
     held_out: ShardFacts
 
@@ -92,6 +93,7 @@ def prepare(folder: Path, split: Split, tokenizer: Tokenizer) -> PreparedText:
         format=FORMAT,
         sha256=content_hash([*split.train, *split.held_out]),
         split_by=split.by,
+        tokenizer_sha256=tokenizer.sha256,
         train=_write(partial, "train", split.train, tokenizer),
         held_out=_write(partial, "held_out", split.held_out, tokenizer),
     )
@@ -118,6 +120,20 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
             f"the prepared text in {folder} is damaged or incomplete ({error}): start a new run "
             "from the same text"
         ) from None
+
+
+def check_tokenizer(file: Path, manifest: Manifest) -> None:
+    """Refuse a stored tokenizer that is not the one that the text was encoded with.
+
+    Raises:
+        TextError: it was changed or exchanged since.
+    """
+    now = hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()
+    if manifest.tokenizer_sha256 not in (None, now):
+        raise TextError(
+            f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
+            "back, or start a new run with text.tokenizer.kind=FromFile"
+        )
 
 
 def _write(
