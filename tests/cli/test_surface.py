@@ -11,7 +11,7 @@ from pellucid.cli import main
 from pellucid.cli.main import parser
 from pellucid.version import __version__
 
-VERBS = ("train", "generate", "evaluate", "presets", "attach", "verify-resume")
+VERBS = ("train", "generate", "evaluate", "presets", "attach", "tokenizer", "verify-resume")
 ACTIONS = ("list", "show", "diff", "count")
 
 PROMISED: dict[str, dict[str, object]] = {
@@ -47,6 +47,14 @@ PROMISED: dict[str, dict[str, object]] = {
     "presets count nano --json": {"action": "count", "name": "nano", "json": True},
     "attach r": {"run": "r", "json": False},
     "attach r --json": {"json": True},
+    "tokenizer train a.txt --kind words --vocab-size 9 --out t.json": {
+        "paths": ["a.txt"],
+        "kind": "words",
+        "vocab_size": 9,
+        "out": "t.json",
+    },
+    "tokenizer show x --tokenizer r --json": {"text": "x", "tokenizer": "r", "json": True},
+    "tokenizer compare a.txt --json": {"paths": ["a.txt"], "json": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
 }
@@ -75,7 +83,7 @@ def test_every_command_explains_itself(
 ) -> None:
     text = help_of(words, capsys)
     assert text.startswith(f"usage: pellucid {' '.join(words)}")
-    if words != ["presets"]:
+    if words not in (["presets"], ["tokenizer"]):
         assert "--json" in text
 
 

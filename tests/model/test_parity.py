@@ -27,7 +27,9 @@ def gpt2() -> tuple[Any, Transformer]:
     )  # fmt: skip
     attention = replace(BASE.decoder.attention, qkv_bias=True, out_bias=True)
     feed_forward = config.MLP(d_ff=32, activation="gelu_tanh", bias=True)
-    stack = with_stack(positions=config.Learned(), attention=attention, feed_forward=feed_forward)
+    stack = with_stack(
+        positions=config.Learned(), attention=attention, feed_forward=feed_forward
+    )
     ours = assemble(replace(stack, embedding=config.Embedding(tied=True, scaled=False)), seed=0)
     state = theirs.transformer.state_dict()
     renamed = {

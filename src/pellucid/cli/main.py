@@ -14,13 +14,22 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from pellucid.cli import attach, evaluate, explain, generate, presets, train, verify_resume
+from pellucid.cli import (
+    attach,
+    evaluate,
+    explain,
+    generate,
+    presets,
+    tokenizer,
+    train,
+    verify_resume,
+)
 from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
-_VERBS = (train, generate, explain, evaluate, presets, attach, verify_resume)
+_VERBS = (train, generate, explain, evaluate, presets, attach, tokenizer, verify_resume)
 
 
 def parser() -> argparse.ArgumentParser:

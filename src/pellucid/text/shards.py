@@ -34,12 +34,16 @@ Tokens = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFacts:
-    """What is known of one split: counts, the share of unknown tokens, and its files' checksums."""
+    """What is known of one split: counts, the share of unknown tokens, and its files' checksums.
+
+    `changed` is how many documents do not decode to what they were.
+    """
 
     documents: int
     n_bytes: int
     n_tokens: int
     unknown: float
+    changed: int | None
     tokens_sha256: str
     starts_sha256: str
 
@@ -150,8 +154,18 @@ def _write(
         n_bytes=sum(len(document.text.encode()) for document in documents),
         n_tokens=len(tokens),
         unknown=unknown_share(tokenizer, tokens),
+        changed=0 if tokenizer.exact else _changed(documents, parts, tokenizer),
         tokens_sha256=_sha256(folder / f"{name}.npy"),
         starts_sha256=_sha256(folder / f"{name}.starts.npy"),
+    )
+
+
+def _changed(
+    documents: Sequence[Document], parts: Sequence[Sequence[int]], tokenizer: Tokenizer
+) -> int:
+    return sum(
+        tokenizer.decode(part) != document.text
+        for document, part in zip(documents, parts, strict=True)
     )
 
 

@@ -6,6 +6,7 @@ Comes in: text. Goes out: token ids, and back. It does not know batches or model
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,12 @@ END = "<|end_of_text|>"
 UNKNOWN = "<|unknown|>"
 
 
+_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
+#: The byte behind each symbol of a byte-level vocabulary (Radford et al. 2019, their encoder.py).
+_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
+    chr(256 + place): byte for place, byte in enumerate(_OTHERS)
+}
 #: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
 _ENDS = (
     (BEGIN, END),
@@ -106,6 +113,30 @@ class Tokenizer:
         if token_id in self._special or token_id == self.unknown_id:
             return str(self._inner.id_to_token(token_id))
         return self.decode([token_id])
+
+    def bytes_of(self, token_id: int) -> bytes | None:
+        """The bytes of a token of byte-level BPE, which need not be whole characters; of any other
+        the UTF-8 of its text. Special tokens have none.
+        """
+        if token_id in self._special or token_id == self.unknown_id:
+            return None
+        symbols = self._inner.id_to_token(token_id)
+        if symbols is None or not isinstance(self._inner.decoder, decoders.ByteLevel):
+            return self.decode([token_id]).encode()
+        return bytes(_BYTE_OF[symbol] for symbol in symbols)
+
+    def merges(self) -> dict[tuple[str, str], int]:
+        """The rank of each merge of a BPE; empty for other kinds."""
+        pairs: list[Any] = json.loads(self.to_json())["model"].get("merges", [])
+        # files written by older versions hold "a b" in place of ["a", "b"]
+        split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
+        return {(left, right): rank for rank, (left, right) in enumerate(split)}
+
+    def words(self, text: str) -> list[str]:
+        """The parts of a text that no token crosses, in the symbols of the vocabulary."""
+        normalizer, cut = self._inner.normalizer, self._inner.pre_tokenizer
+        text = normalizer.normalize_str(text) if normalizer else text
+        return [part for part, _ in cut.pre_tokenize_str(text)] if cut else [text]
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`."""
