@@ -17,6 +17,8 @@ VERBS = (
     "explain",
     "score",
     "evaluate",
+    "data",
+    "tokenizer",
     "presets",
     "attach",
     "report",
@@ -67,6 +69,14 @@ PROMISED: dict[str, dict[str, object]] = {
     "attach r --json": {"json": True},
     "report r": {"run": "r", "out": None, "json": False},
     "report r --out x.html --json": {"out": "x.html", "json": True},
+    "tokenizer train a.txt --kind words --vocab-size 9 --out t.json": {
+        "paths": ["a.txt"],
+        "kind": "words",
+        "vocab_size": 9,
+        "out": "t.json",
+    },
+    "tokenizer show x --tokenizer r --json": {"text": "x", "tokenizer": "r", "json": True},
+    "tokenizer compare a.txt --json": {"paths": ["a.txt"], "json": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
 }
@@ -95,7 +105,7 @@ def test_every_command_explains_itself(
 ) -> None:
     text = help_of(words, capsys)
     assert text.startswith(f"usage: pellucid {' '.join(words)}")
-    if words != ["presets"]:
+    if words not in (["presets"], ["tokenizer"]):
         assert "--json" in text
 
 

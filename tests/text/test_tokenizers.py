@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models
 
 from pellucid.errors import TextError
 from pellucid.text import Tokenizer
@@ -182,6 +184,20 @@ def test_file_that_is_missing_or_no_tokenizer_is_refused_by_name(tmp_path: Path)
         Tokenizer.load(tmp_path / "bad.json")
 
 
-def test_foreign_tokenizer_without_begin_and_end_is_refused(shared_data: Path) -> None:
-    with pytest.raises(TextError, match=r"no <\|begin_of_text\|> or no <\|end_of_text\|> token"):
-        Tokenizer.load(shared_data / "tokenizer-gpt2" / "tokenizer.json")
+def test_foreign_tokenizer_without_begin_and_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    tokenizers.Tokenizer(models.BPE(vocab={"a": 0}, merges=[])).save(str(file))
+    with pytest.raises(TextError, match=r"tokenizer\.json: the tokenizer has no tokens that begin"):
+        Tokenizer.load(file)
+
+
+def test_file_that_says_to_cut_long_texts_cuts_none(tmp_path: Path) -> None:
+    inner = tokenizers.Tokenizer.from_str(BYTES.to_json())
+    inner.enable_truncation(4)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    assert len(Tokenizer.load(tmp_path / "tokenizer.json").encode("a long text")) == 11
+
+
+def test_vocabulary_with_gaps_has_a_row_for_its_highest_id() -> None:
+    gapped = models.BPE(vocab={"<s>": 0, "</s>": 1, "a": 40}, merges=[])
+    assert Tokenizer(tokenizers.Tokenizer(gapped)).vocab_size == 41

@@ -23,6 +23,7 @@ from pellucid.cli import (
     presets,
     report,
     score,
+    tokenizer,
     train,
     verify_resume,
 )
@@ -31,7 +32,19 @@ from pellucid.cli.output import say_error
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
-_VERBS = (train, generate, explain, score, evaluate, data, presets, attach, report, verify_resume)
+_VERBS = (
+    train,
+    generate,
+    explain,
+    score,
+    evaluate,
+    data,
+    tokenizer,
+    presets,
+    attach,
+    report,
+    verify_resume,
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -56,7 +56,37 @@ class BytePairs:
         at_least("vocab_size", self.vocab_size, 258)
 
 
-Tokenizer = Bytes | Characters | BytePairs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The most frequent words, each with the blank before it; any other is unknown."""
+
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        # begin, end, unknown, and one word
+        at_least("vocab_size", self.vocab_size, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPiece:
+    """BERT's WordPiece: words cut into the longest pieces known; white space is not kept."""
+
+    vocab_size: int
+    lowercase: bool
+
+    def __post_init__(self) -> None:
+        # begin, end, unknown, and a letter that begins a word or goes on with it
+        at_least("vocab_size", self.vocab_size, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    """A tokenizer that is already there: tokenizer.json, GPT-2's two files, BERT's vocab.txt."""
+
+    path: str
+
+
+Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

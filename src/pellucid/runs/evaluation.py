@@ -94,8 +94,13 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
 def prefix(
     tokens: npt.NDArray[Any], n_bytes: int, tokenizer: Tokenizer, limit: int
 ) -> tuple[npt.NDArray[Any], int]:
-    """At most `limit` tokens from the start, and how many bytes of text they are."""
+    """At most `limit` tokens from the start, and how many bytes of text they are.
+
+    Where the tokenizer does not give a text back byte for byte, they are that share of all bytes.
+    """
     if len(tokens) <= limit:
         return tokens, n_bytes
     part = tokens[:limit]
+    if not tokenizer.exact:  # decoded, it would not be the bytes that were read
+        return part, round(n_bytes * limit / len(tokens))
     return part, len(tokenizer.decode(part.tolist()).encode())

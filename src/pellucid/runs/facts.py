@@ -78,6 +78,9 @@ def _of_text(run: config.Run, text: PreparedText, tokenizer: Tokenizer) -> Itera
     yield "tokens", f"{train.n_tokens:,} to train on, {vocabulary}"
     if held_out.unknown:
         yield "unknown", f"{held_out.unknown:.3%} of the held-out tokens cannot be spelled"
+    if held_out.changed:
+        share = f"{held_out.changed:,} of {held_out.documents:,} held-out documents"
+        yield "changed", f"{share} do not come back as they were: bits per byte flatter"
 
 
 def read_in_words(documents: int, read: Tally) -> str:

@@ -22,7 +22,7 @@ from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, fill, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import cut_after
-from pellucid.text import Tokenizer, open_prepared
+from pellucid.text import Tokenizer, check_tokenizer, open_prepared
 from pellucid.training import (
     Interrupts,
     Job,
@@ -57,6 +57,7 @@ def resume(
         torch.set_num_threads(plan.threads)
         text = open_prepared(folder.text, verify=True)
         tokenizer = Tokenizer.load(folder.tokenizer)
+        check_tokenizer(folder.tokenizer, text.manifest)
         order = build_order(run, text)
         model, objective = build_model(run)
         model.to(plan.device)

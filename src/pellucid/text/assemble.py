@@ -1,7 +1,7 @@
 """The one door from a config to documents and a tokenizer.
 
-Comes in: a `config.Text` or `config.Tokenizer`. Goes out: documents; a tokenizer trained on the
-training split alone. No other file of this room reads a config.
+Comes in: a `config.Text` or `config.Tokenizer`. Goes out: documents; a tokenizer, trained on the
+training split alone or read from a file. No other file of this room reads a config.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from pellucid import config
 from pellucid.config import encode
 from pellucid.text.documents import Document, Tally, without_duplicates
 from pellucid.text.files import files_in, read_documents
+from pellucid.text.from_file import tokenizer_from
 from pellucid.text.standard_library import library_files, standard_library_docs
 from pellucid.text.tokenizers import Tokenizer, train_byte_pairs, train_bytes, train_characters
+from pellucid.text.words import train_word_pieces, train_words
 
 # A tokenizer of another kind depends on more than the text, a file for one.
 _FROM_TEXT_ALONE = frozenset((config.Bytes, config.Characters, config.BytePairs))
@@ -78,7 +80,7 @@ def _documents(corpus: config.Corpus, tally: Tally) -> Iterator[Document]:
 
 
 def assemble_tokenizer(tokenizer: config.Tokenizer, train: Sequence[Document]) -> Tokenizer:
-    """The tokenizer that `tokenizer` describes, trained on the documents of `train`."""
+    """The tokenizer that `tokenizer` describes; one that is trained sees `train` alone."""
     texts = (document.text for document in train)
     match tokenizer:
         case config.Bytes():
@@ -87,5 +89,11 @@ def assemble_tokenizer(tokenizer: config.Tokenizer, train: Sequence[Document]) -
             return train_characters(texts)
         case config.BytePairs(vocab_size=vocab_size):
             return train_byte_pairs(texts, vocab_size)
+        case config.Words(vocab_size=vocab_size):
+            return train_words(texts, vocab_size)
+        case config.WordPiece(vocab_size=vocab_size, lowercase=lowercase):
+            return train_word_pieces(texts, vocab_size, lowercase=lowercase)
+        case config.FromFile(path=path):
+            return tokenizer_from(Path(path))
         case _:
             assert_never(tokenizer)

@@ -34,19 +34,23 @@ Tokens = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFacts:
-    """What is known of one split: counts, the share of unknown tokens, and its files' checksums."""
+    """What is known of one split: counts, the share of unknown tokens, and its files' checksums.
+
+    `changed` is how many documents do not decode to what they were.
+    """
 
     documents: int
     n_bytes: int
     n_tokens: int
     unknown: float
+    changed: int | None
     tokens_sha256: str
     starts_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`text.json`: what was prepared, from which content (`sha256`), held out by what.
+    """`text.json`: from which content (`sha256`) what was prepared, split and encoded how.
 
     `read` is absent where the documents did not come from a corpus of a config.
     """
@@ -54,6 +58,7 @@ class Manifest:
     format: int
     sha256: str
     split_by: str
+    tokenizer_sha256: str | None
     train: ShardFacts
     held_out: ShardFacts
     read: Tally | None
@@ -102,6 +107,7 @@ def prepare(
         format=FORMAT,
         sha256=content_hash([*split.train, *split.held_out]),
         split_by=split.by,
+        tokenizer_sha256=tokenizer.sha256,
         train=_write(partial, "train", split.train, tokenizer),
         held_out=_write(partial, "held_out", split.held_out, tokenizer),
         read=tally,
@@ -131,6 +137,20 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
         ) from None
 
 
+def check_tokenizer(file: Path, manifest: Manifest) -> None:
+    """Refuse a stored tokenizer that is not the one that the text was encoded with.
+
+    Raises:
+        TextError: it was changed or exchanged since.
+    """
+    now = hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()
+    if manifest.tokenizer_sha256 not in (None, now):
+        raise TextError(
+            f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
+            "back, or start a new run with text.tokenizer.kind=FromFile"
+        )
+
+
 def _write(
     folder: Path, name: str, documents: Sequence[Document], tokenizer: Tokenizer
 ) -> ShardFacts:
@@ -145,8 +165,18 @@ def _write(
         n_bytes=sum(len(document.text.encode()) for document in documents),
         n_tokens=len(tokens),
         unknown=unknown_share(tokenizer, tokens),
+        changed=0 if tokenizer.exact else _changed(documents, parts, tokenizer),
         tokens_sha256=_sha256(folder / f"{name}.npy"),
         starts_sha256=_sha256(folder / f"{name}.starts.npy"),
+    )
+
+
+def _changed(
+    documents: Sequence[Document], parts: Sequence[Sequence[int]], tokenizer: Tokenizer
+) -> int:
+    return sum(
+        tokenizer.decode(part) != document.text
+        for document, part in zip(documents, parts, strict=True)
     )
 
 

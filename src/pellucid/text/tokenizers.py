@@ -5,6 +5,8 @@ Comes in: text. Goes out: token ids, and back. It does not know batches or model
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,34 +22,78 @@ END = "<|end_of_text|>"
 UNKNOWN = "<|unknown|>"
 
 
+_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
+#: The byte behind each symbol of a byte-level vocabulary (Radford et al. 2019, their encoder.py).
+_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
+    chr(256 + place): byte for place, byte in enumerate(_OTHERS)
+}
+#: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
+_ENDS = (
+    (BEGIN, END),
+    ("<|endoftext|>", "<|endoftext|>"),
+    ("[CLS]", "[SEP]"),
+    ("<s>", "</s>"),
+    ("<bos>", "<eos>"),
+)
+
+
 class Tokenizer:
-    """A tokenizer with explicit tokens for the begin and the end of a text."""
+    """A tokenizer with explicit tokens for the begin and the end of a text.
+
+    They are found by their names; one token may be both, as GPT-2's <|endoftext|> is.
+    """
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
-        begin, end = inner.token_to_id(BEGIN), inner.token_to_id(END)
-        if begin is None or end is None:
-            raise TextError(
-                f"the tokenizer has no {BEGIN} or no {END} token: train one with pellucid, or add "
-                "both to its vocabulary"
-            )
+        begin, end = _ends(inner)
         # a text that spells a special token is text, not a command
         inner.encode_special_tokens = True
+        # a file may say that long texts are cut, or short ones filled up: here all text counts
+        inner.no_truncation()
+        inner.no_padding()
+        _with_special(inner, begin, end)
         self._inner = inner
-        self.begin_id: int = begin
-        self.end_id: int = end
-        self.unknown_id: int | None = inner.token_to_id(UNKNOWN)
+        self.begin_id = cast("int", inner.token_to_id(begin))
+        self.end_id = cast("int", inner.token_to_id(end))
+        unknown: str | None = getattr(inner.model, "unk_token", None)
+        self.unknown_id: int | None = inner.token_to_id(unknown) if unknown else None
+        self._special = {i for i, t in inner.get_added_tokens_decoder().items() if t.special}
+        # a vocabulary with gaps needs a row for its highest id
+        self._vocab_size = max(inner.get_vocab().values()) + 1
 
     @property
     def vocab_size(self) -> int:
-        """The number of tokens, special ones included."""
-        return self._inner.get_vocab_size()
+        """One more than the highest id, special tokens included."""
+        return self._vocab_size
+
+    @property
+    def exact(self) -> bool:
+        """Whether any text comes back byte for byte, as it does from bytes and their merges."""
+        cut = self._inner.pre_tokenizer
+        return (
+            self._inner.normalizer is None
+            and isinstance(self._inner.decoder, decoders.ByteLevel)
+            and isinstance(cut, pre_tokenizers.ByteLevel)
+            and not cut.add_prefix_space
+            and self.unknown_id is None
+        )
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its `tokenizer.json`: two that share it are the same one."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin or end."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
     def encode_document(self, text: str) -> list[int]:
-        """The ids of a whole text: begin, its tokens, end."""
+        """The ids of a whole text: begin, its tokens, end.
+
+        Where one token is both, it stands once, before the text: the next text's ends this one.
+        """
+        if self.begin_id == self.end_id:
+            return [self.begin_id, *self.encode(text)]
         return [self.begin_id, *self.encode(text), self.end_id]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -64,9 +110,33 @@ class Tokenizer:
 
     def token(self, token_id: int) -> str:
         """What one id stands for, as text; special tokens by their name."""
-        if token_id in (self.begin_id, self.end_id, self.unknown_id):
+        if token_id in self._special or token_id == self.unknown_id:
             return str(self._inner.id_to_token(token_id))
         return self.decode([token_id])
+
+    def bytes_of(self, token_id: int) -> bytes | None:
+        """The bytes of a token of byte-level BPE, which need not be whole characters; of any other
+        the UTF-8 of its text. Special tokens have none.
+        """
+        if token_id in self._special or token_id == self.unknown_id:
+            return None
+        symbols = self._inner.id_to_token(token_id)
+        if symbols is None or not isinstance(self._inner.decoder, decoders.ByteLevel):
+            return self.decode([token_id]).encode()
+        return bytes(_BYTE_OF[symbol] for symbol in symbols)
+
+    def merges(self) -> dict[tuple[str, str], int]:
+        """The rank of each merge of a BPE; empty for other kinds."""
+        pairs: list[Any] = json.loads(self.to_json())["model"].get("merges", [])
+        # files written by older versions hold "a b" in place of ["a", "b"]
+        split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
+        return {(left, right): rank for rank, (left, right) in enumerate(split)}
+
+    def words(self, text: str) -> list[str]:
+        """The parts of a text that no token crosses, in the symbols of the vocabulary."""
+        normalizer, cut = self._inner.normalizer, self._inner.pre_tokenizer
+        text = normalizer.normalize_str(text) if normalizer else text
+        return [part for part, _ in cut.pre_tokenize_str(text)] if cut else [text]
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`."""
@@ -87,8 +157,8 @@ class Tokenizer:
             return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise TextError(f"{path} does not exist: a run's folder holds it") from None
-        except TextError:
-            raise
+        except TextError as error:
+            raise TextError(f"{path}: {error}") from None
         except Exception as error:  # the library raises bare Exception
             raise TextError(f"{path} is not a tokenizer: {error}") from None
 
@@ -132,6 +202,17 @@ def train_characters(texts: Iterable[str]) -> Tokenizer:
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     inner.decoder = decoders.Fuse()
     return Tokenizer(_with_special(inner, BEGIN, END, UNKNOWN))
+
+
+def _ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
+    for begin, end in _ENDS:
+        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
+            return begin, end
+    known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
+    raise TextError(
+        f"the tokenizer has no tokens that begin and end a text: add one of these to its "
+        f"vocabulary ({known}), or train one with pellucid"
+    )
 
 
 def _with_special(inner: tokenizers.Tokenizer, *tokens: str) -> tokenizers.Tokenizer:

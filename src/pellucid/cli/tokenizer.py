@@ -1,0 +1,165 @@
+"""`pellucid tokenizer`: train one, look at one, compare several on the same text."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output import add_json, print_json
+from pellucid.errors import TextError
+
+if TYPE_CHECKING:
+    from pellucid import config
+    from pellucid.text.merges import WordMerges
+
+_KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
+_WHY = """
+Perplexities of different tokenizers cannot be compared: they are per token, and
+the tokens differ. Bits per byte spread the same loss over the bytes of the
+text, and can be compared. Not where a row is marked: what is unknown or changed
+was not predicted, so that bits per byte flatter the model."""
+
+
+def add_to(verbs: Any) -> None:
+    """The verb, its three sub-verbs and their flags."""
+    parser = verbs.add_parser("tokenizer", help="train, show and compare tokenizers")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    training = actions.add_parser("train", help="train a tokenizer on text files")
+    training.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    training.add_argument("--kind", choices=_KINDS, default="byte-pairs")
+    training.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    training.add_argument("--lowercase", action="store_true", help="for wordpiece")
+    training.add_argument("--out", default="tokenizer.json", metavar="FILE")
+    showing = actions.add_parser("show", help="how a text is cut, merge by merge")
+    showing.add_argument("text", metavar="TEXT")
+    showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="bytes, where none is named")
+    comparing = actions.add_parser("compare", help="several kinds on one text")
+    comparing.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    comparing.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
+        add_json(action)
+        action.set_defaults(call=call)
+
+
+def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
+    from pellucid import config
+
+    choices: dict[str, Callable[[], config.Tokenizer]] = {
+        "bytes": config.Bytes,
+        "characters": config.Characters,
+        "words": lambda: config.Words(vocab_size=vocab_size),
+        "byte-pairs": lambda: config.BytePairs(vocab_size=vocab_size),
+        "wordpiece": lambda: config.WordPiece(vocab_size=vocab_size, lowercase=lowercase),
+    }
+    return choices[kind]()
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from pellucid import text
+
+    out = Path(arguments.out)
+    if out.exists():
+        raise TextError(f"{out} is there already and is not overwritten: name another with --out")
+    choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
+    documents = text.documents_from(arguments.paths)
+    tokenizer = text.assemble_tokenizer(choice, documents)
+    tokenizer.save(out)
+    facts = asdict(text.measure(tokenizer, documents))
+    if arguments.json:
+        print_json({"file": str(out), "sha256": tokenizer.sha256, **facts})
+        return
+    print(f"{out}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}")
+    print(f"on its own text: {facts['bytes_per_token']:.2f} bytes per token")
+    if facts["unknown"]:
+        print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
+    if facts["changed"]:
+        print(f"not given back as they were: {facts['changed']:,} of {len(documents):,} documents")
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from pellucid import text
+
+    chosen = arguments.tokenizer
+    tokenizer = text.train_bytes() if chosen is None else text.tokenizer_from(Path(chosen))
+    ids = tokenizer.encode(arguments.text)
+    rows = [(i, tokenizer.token(i), tokenizer.bytes_of(i)) for i in ids]
+    words = text.replay(tokenizer, arguments.text)
+    back = tokenizer.decode(ids)
+    if arguments.json:
+        print_json(
+            {
+                "tokens": [
+                    {"id": i, "token": token, "bytes": None if raw is None else raw.hex(" ")}
+                    for i, token, raw in rows
+                ],
+                "merges": [asdict(word) for word in words],
+                "decoded": back,
+                "round_trip": back == arguments.text,
+            }
+        )
+        return
+    print(f"{'id':>7}  {'token':<24}  bytes")
+    for i, token, raw in rows:
+        mark = "  unknown" if i == tokenizer.unknown_id else ""
+        print(f"{i:>7}  {_cut(repr(token), 24):<24}  {_cut(_hex(raw), 40)}{mark}")
+    for word in words:
+        _print_merges(word)
+    if back != arguments.text:
+        print(f"\nnot given back as it was: {back!r}")
+
+
+def _print_merges(word: WordMerges) -> None:
+    if not word.steps:
+        return
+    print(f"\n{'':>8}{_cut(' '.join(word.symbols), 70)}")
+    for step in word.steps:
+        print(f"{step.rank:>7} {_cut(' '.join(step.symbols), 70)}")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from pellucid import text
+
+    documents = text.documents_from(arguments.paths)
+    parts = text.split(documents, 0.1)
+    rows: dict[str, Any] = {}
+    for kind in _KINDS:
+        choice = _choice(kind, arguments.vocab_size, lowercase=True)
+        tokenizer = text.assemble_tokenizer(choice, parts.train)
+        found = text.measure(tokenizer, parts.held_out)
+        comparable = not (found.unknown or found.changed)
+        rows[kind] = asdict(found) | {"bits_per_byte_comparable": comparable}
+    if arguments.json:
+        print_json(rows)
+        return
+    n_bytes = sum(len(document.text.encode()) for document in parts.held_out)
+    print(f"trained on 90% of the text, measured on the rest: {n_bytes:,} bytes\n")
+    print(
+        f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
+    )
+    for kind, row in rows.items():
+        line = (
+            f"{kind:<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
+            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(kind, row)}"
+        )
+        print(line.rstrip())
+    print(_WHY)
+
+
+def _marks(kind: str, row: dict[str, Any]) -> str:
+    marks = ["unknown"] if row["unknown"] else []
+    if kind == "wordpiece":
+        marks.append("lower-cased")
+    elif row["changed"] and not row["unknown"]:
+        marks.append("changed")
+    return ", ".join(marks)
+
+
+def _hex(raw: bytes | None) -> str:
+    return "-" if raw is None else raw.hex(" ")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,157 @@
+"""Tokenizers that others have trained, read from the files they are published in.
+
+Comes in: a path. Goes out: a tokenizer. It does not know runs: they store a copy of their own.
+
+    tokenizer.json                 any tokenizer of the library `tokenizers`
+    vocab.bpe and encoder.json     GPT-2's byte-level BPE (also merges.txt and vocab.json)
+    vocab.txt                      BERT's WordPiece
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
+from pellucid.errors import TextError
+from pellucid.text.tokenizers import Tokenizer
+from pellucid.text.words import as_bert
+
+_MERGES = ("vocab.bpe", "merges.txt")
+_ENCODERS = ("encoder.json", "vocab.json")
+_KINDS = "tokenizer.json, vocab.bpe with encoder.json (GPT-2), or vocab.txt (BERT)"
+_GPT2_END = "<|endoftext|>"
+_BERT_SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
+
+
+def tokenizer_from(path: Path) -> Tokenizer:
+    """The tokenizer in a file, or in a folder: a run's, or one with files as published.
+
+    Of GPT-2's two files either may be named; the other is looked for beside it.
+
+    Raises:
+        TextError: there is no tokenizer, or its files are damaged or do not fit each other.
+    """
+    if not path.exists():
+        raise TextError(f"{path} does not exist: pass {_KINDS}, or a folder that holds them")
+    file = _in_folder(path) if path.is_dir() else path
+    if file.suffix == ".json":
+        table = _json(file)
+        if isinstance(table.get("model"), dict):
+            return Tokenizer.load(file)
+        return _gpt2(_beside(file, _MERGES), file)
+    lines = _lines(file)
+    if file.suffix == ".bpe" or lines[0].startswith("#version"):
+        return _gpt2(file, _beside(file, _ENCODERS))
+    return _bert(file, lines)
+
+
+def _in_folder(folder: Path) -> Path:
+    for name in ("tokenizer.json", *_MERGES, "vocab.txt"):
+        if (folder / name).is_file():
+            return folder / name
+    raise TextError(f"the folder {folder} holds no tokenizer: expected {_KINDS}")
+
+
+def _beside(file: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        if (file.parent / name).is_file():
+            return file.parent / name
+    raise TextError(f"{file} is one half of a byte-level BPE: put {' or '.join(names)} beside it")
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise TextError(f"{file} is not UTF-8 ({error.reason} at {error.start})") from None
+    lines = [line.removesuffix("\r") for line in lines]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise TextError(f"{file} is empty: expected {_KINDS}")
+    return lines
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TextError(f"{file} is not JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise TextError(f"{file} is not a tokenizer: expected {_KINDS}")
+    return cast("dict[str, Any]", table)
+
+
+def _gpt2(merges_file: Path, encoder_file: Path) -> Tokenizer:
+    vocabulary = _json(encoder_file)
+    if not all(type(token_id) is int for token_id in vocabulary.values()):
+        raise TextError(f"{encoder_file} is not a vocabulary: expected tokens with whole numbers")
+    _refuse_gaps(encoder_file, cast("dict[str, int]", vocabulary))
+    lines = [line for line in _lines(merges_file) if not line.startswith("#version")]
+    merges: list[tuple[str, str]] = []
+    for line in lines:
+        left, _, right = line.partition(" ")
+        for token in (left, right, left + right):
+            if token not in vocabulary or not token:
+                raise TextError(
+                    f"{merges_file} does not fit {encoder_file}: the merge {line!r} needs the "
+                    f"token {token!r}, which has no id; take both files from one tokenizer"
+                )
+        merges.append((left, right))
+    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    if missing := alphabet - vocabulary.keys():
+        raise TextError(f"{encoder_file} lacks {len(missing)} of the 256 bytes")
+    made = alphabet | {left + right for left, right in merges} | {_GPT2_END}
+    if extra := sorted(vocabulary.keys() - made):
+        raise TextError(
+            f"{encoder_file} does not fit {merges_file}: it has {len(vocabulary):,} tokens, and "
+            f"{len(extra):,} of them are made by no merge, such as {extra[0]!r}; "
+            "take both files from one tokenizer"
+        )
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    return _named(encoder_file, inner)
+
+
+def _refuse_gaps(file: Path, vocabulary: dict[str, int]) -> None:
+    ids = sorted(vocabulary.values())
+    if ids != list(range(len(ids))):
+        wrong = next((n for n, i in enumerate(ids) if n != i), 0)
+        raise TextError(
+            f"{file} has {len(ids):,} tokens, but their ids are not 0 to {len(ids) - 1:,}: "
+            f"{wrong:,} is missing or given twice"
+        )
+
+
+def _bert(file: Path, lines: list[str]) -> Tokenizer:
+    vocabulary = {token: index for index, token in enumerate(lines)}
+    lacking = [token for token in _BERT_SPECIAL if token not in vocabulary]
+    if lacking:
+        raise TextError(
+            f"{file} is no vocab.txt of BERT: it has no {', '.join(lacking)}; expected {_KINDS}"
+        )
+    for index, token in enumerate(lines):
+        if vocabulary[token] != index:
+            raise TextError(
+                f"{file} has the token {token!r} twice, in lines {index + 1:,} and "
+                f"{vocabulary[token] + 1:,}"
+            )
+    # the file does not say whether text is lower-cased; a vocabulary without capitals does
+    cased = any(t != t.lower() for t in lines if not (t.startswith("[") and t.endswith("]")))
+    inner = tokenizers.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
+    as_bert(inner, lowercase=not cased)
+    special = [token for token in (*_BERT_SPECIAL, "[PAD]", "[MASK]") if token in vocabulary]
+    cast("Any", inner).add_special_tokens(special)
+    return _named(file, inner)
+
+
+def _named(file: Path, inner: tokenizers.Tokenizer) -> Tokenizer:
+    try:
+        return Tokenizer(inner)
+    except TextError as error:
+        raise TextError(f"{file}: {error}") from None
