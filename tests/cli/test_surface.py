@@ -105,7 +105,7 @@ def test_every_command_explains_itself(
 ) -> None:
     text = help_of(words, capsys)
     assert text.startswith(f"usage: pellucid {' '.join(words)}")
-    if words not in (["presets"], ["tokenizer"]):
+    if words not in (["presets"], ["tokenizer"], ["data"]):
         assert "--json" in text
 
 
