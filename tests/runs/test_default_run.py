@@ -75,7 +75,7 @@ def test_it_resumes_bit_for_bit(default_run: tuple[Path, dict[str, float]]) -> N
 
 def test_its_sample_is_english(default_run: tuple[Path, dict[str, float]]) -> None:
     folder, result = default_run
-    assert RunFolder(folder).shelf.latest().name == "step-700"
+    assert RunFolder(folder).shelf.latest().name == "step-600"
     known = set("".join(d.text for d in standard_library_docs()).split())
     words = str(result["continuation"]).split()
     assert len(words) > 5

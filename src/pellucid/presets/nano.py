@@ -71,7 +71,7 @@ NANO = Run(
     ),
     schedule=Linear(warm_up=0.02, final=0.0),
     training=Training(
-        budget=Steps(count=700),
+        budget=Steps(count=600),
         batch_size=8,
         accumulation=1,
         clip_norm=None,
