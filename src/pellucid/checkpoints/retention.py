@@ -8,6 +8,7 @@ hold a folder's name. It does not know what is in a checkpoint.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 from pellucid.checkpoints.atomic import PARTIAL, write_text
 from pellucid.checkpoints.files import Checkpoint, save, verify
 from pellucid.errors import CheckpointError
+
+_log = logging.getLogger(__name__)
 
 _STEP = re.compile(r"step-(\d+)")
 
@@ -100,4 +103,5 @@ class Shelf:
         for path in self.folder.iterdir():
             stale = _STEP.fullmatch(path.name) and path.name not in spared
             if path.is_dir() and (stale or path.name.endswith(PARTIAL)):
+                _log.debug("taking away %s", path)
                 shutil.rmtree(path, ignore_errors=True)

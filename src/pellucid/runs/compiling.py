@@ -5,12 +5,15 @@ Comes in: a device. Goes out: nothing, or the reason why not. It does not know m
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from pellucid.model import Transformer
+
+_log = logging.getLogger(__name__)
 
 
 def compiler_problem(device: torch.device) -> str | None:
@@ -22,6 +25,7 @@ def compiler_problem(device: torch.device) -> str | None:
     try:
         cast("Any", torch).compile(probe)(torch.ones(8, device=device))
     except Exception as error:  # whatever a missing compiler raises, eager is the answer
+        _log.info("torch.compile does not work here", exc_info=True)
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     return None
 
