@@ -43,7 +43,7 @@ def call(arguments: argparse.Namespace) -> None:
     run = choose(
         arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
     )
-    found = runs.report(run.text)
+    found = runs.count_corpus(run.text)
     tally = found.tally
     if arguments.json:
         print_json(

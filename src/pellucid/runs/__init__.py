@@ -4,11 +4,11 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
-from pellucid.runs.report import CorpusReport, report
 from pellucid.runs.resume import resume
 from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
 from pellucid.runs.speak import generate
@@ -26,13 +26,13 @@ __all__ = [
     "Score",
     "ScoredToken",
     "attach",
+    "count_corpus",
     "evaluate",
     "existing_folder",
     "generate",
     "load",
     "next_token",
     "read_events",
-    "report",
     "resume",
     "score",
     "train",

@@ -31,7 +31,7 @@ class CorpusReport:
         return self.n_bytes / self.n_tokens
 
 
-def report(text: config.Text) -> CorpusReport:
+def count_corpus(text: config.Text) -> CorpusReport:
     """Read a corpus as training would, and count.
 
     The tokenizer is trained on the training split, as for a run.
