@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 import pellucid
-from pellucid import config, runs
+from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.presets import find
@@ -24,7 +25,7 @@ from pellucid.runs import RunFolder, attach, read_events
 from pellucid.runs.evaluation import evaluate_tokens
 from pellucid.runs.load import fill
 from pellucid.runs.plan import count_steps, find_device
-from pellucid.training import Started
+from pellucid.training import Evaluated, Started
 from support.tiny import TINY, train_tiny, write_text
 
 
@@ -204,21 +205,43 @@ def test_too_little_memory_is_one_paragraph_with_what_to_do(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+COMPILED = """
+import sys; sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from pellucid import runs
+from support.tiny import train_tiny
+folder = Path(sys.argv[1])
+train_tiny(folder / "eager")
+train_tiny(folder / "compiled", settings=["training.compile=on"])
+train_tiny(folder / "resumed", settings=["training.compile=on"])
+runs.resume(folder / "resumed" / "checkpoints" / "step-8", show=False)
+"""
+
+
 @pytest.mark.slow
 def test_compiled_training_learns_the_same_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    compiled = ["training.compile=on"]
-    train_tiny(tmp_path / "eager")
-    train_tiny(tmp_path / "compiled", settings=compiled)
+    # in a process of its own: shapes checked at run time and warnings as errors stop the compiler
+    tests = Path(__file__).parents[1]
+    words = [sys.executable, "-c", COMPILED, str(tmp_path), str(tests)]
+    subprocess.run(words, check=True, timeout=600)
     plan = json.loads((tmp_path / "compiled" / "plan.json").read_text())
     if not plan["compile"]:
         pytest.skip(
             "torch.compile does not work here: it needs a C++ compiler and Python's headers"
         )
-    ends = [
+    compiled, resumed = (
         load_model_tensors(RunFolder(tmp_path / name).shelf.latest())
+        for name in ("compiled", "resumed")
+    )
+    assert all(torch.equal(compiled[name], resumed[name]) for name in compiled)
+    # dropout draws other numbers when compiled, so only what was learnt can be compared
+    ends = [
+        [e.loss_nats for e in read_events(RunFolder(tmp_path / name).metrics) if is_evaluated(e)]
         for name in ("eager", "compiled")
     ]
-    torch.testing.assert_close(ends[0], ends[1], rtol=1e-2, atol=1e-3)
-    runs.resume(tmp_path / "compiled" / "checkpoints" / "step-8", show=False)
-    again = load_model_tensors(RunFolder(tmp_path / "compiled").shelf.latest())
-    assert all(torch.equal(again[name], ends[1][name]) for name in again)
+    assert ends[1][0] == pytest.approx(ends[0][0], rel=1e-3)
+    assert ends[1][-1] == pytest.approx(ends[0][-1], rel=0.15)
+
+
+def is_evaluated(event: object) -> TypeGuard[Evaluated]:
+    return isinstance(event, Evaluated)
