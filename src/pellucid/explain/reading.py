@@ -52,7 +52,7 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
         PellucidError: the sentence is empty, or longer than the model's context.
     """
     model, tokenizer = run.model, run.tokenizer
-    ids = [tokenizer.begin_id, *tokenizer.encode(sentence)]
+    ids = tokenizer.encode_prompt(sentence, called="sentence")
     if len(ids) == 1:
         raise PellucidError("the sentence is empty: write a few words to see them read")
     if len(ids) > model.context_length:

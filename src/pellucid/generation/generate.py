@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pellucid.errors import PellucidError, TextError
+from pellucid.errors import PellucidError
 from pellucid.generation.sampling import Sampling, choose
 from pellucid.maths import repetition_penalty
 from pellucid.model import KeyValueCache, Transformer
@@ -180,7 +180,7 @@ def stream(
 
     `when_outgrown` as in `continue_tokens`.
     """
-    ids = _read(tokenizer, prompt)
+    ids = tokenizer.encode_prompt(prompt)
     emit = _writer(tokenizer, ids)
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
@@ -219,7 +219,7 @@ def generate(
     Raises:
         TextError: a prompt is not text.
     """
-    ids = [_read(tokenizer, prompt) for prompt in prompts]
+    ids = [tokenizer.encode_prompt(prompt) for prompt in prompts]
     rows = [_Row(_writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
     written = continue_tokens(model, ids, sampling, when_outgrown=when_outgrown) if rows else ()
     for tokens in written:
@@ -257,18 +257,6 @@ class _Row:
             self.text, self.stopped = self.text[:at], "stop"
         elif len(self.ids) == self._sampling.max_new_tokens:
             self.stopped = "length"
-
-
-def _read(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The ids of a prompt, begin-of-text first."""
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise TextError(
-            f"the prompt is not text: {prompt[error.start]!r} at offset {error.start} is half a "
-            "character; pass UTF-8"
-        ) from None
-    return [tokenizer.begin_id, *tokenizer.encode(prompt)]
 
 
 def _writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:

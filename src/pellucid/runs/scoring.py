@@ -156,7 +156,7 @@ def score(run: Run, text: str) -> Score:
     Raises:
         TextError: the text is empty, or holds half a character.
     """
-    ids, tokenizer = _read(run.tokenizer, text), run.tokenizer
+    ids, tokenizer = run.tokenizer.encode_prompt(text, called="text"), run.tokenizer
     if len(ids) == 1:
         raise TextError("the text is empty: there is no token to score; pass some text")
     read = predictions(run.model, tokenizer, ids, top=0)
@@ -188,18 +188,6 @@ def next_token(run: Run, text: str, *, top: int = 10) -> Prediction:
     """
     if top < 1:
         raise ConfigError(f"top must be at least 1, was {top}")
-    ids = _read(run.tokenizer, text)
+    ids = run.tokenizer.encode_prompt(text, called="text")
     (last,) = predictions(run.model, run.tokenizer, ids, top=top, first=len(ids))
     return last
-
-
-def _read(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The ids of a text, begin-of-text first."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise TextError(
-            f"the text is not text: {text[error.start]!r} at offset {error.start} is half a "
-            "character; pass UTF-8"
-        ) from None
-    return [tokenizer.begin_id, *tokenizer.encode(text)]

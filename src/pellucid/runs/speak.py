@@ -41,7 +41,7 @@ def generate(
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
     """The likeliest next tokens after `sentence`, and its greedy continuation."""
-    ids = [tokenizer.begin_id, *tokenizer.encode(sentence)][-model.context_length :]
+    ids = tokenizer.encode_prompt(sentence)[-model.context_length :]
     with torch.no_grad():
         logits = model(torch.tensor([ids], device=model.head_weight.device))[0, -1]
         shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)

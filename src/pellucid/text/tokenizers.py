@@ -87,6 +87,21 @@ class Tokenizer:
         """The ids of a text, without begin or end."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
+    def encode_prompt(self, text: str, *, called: str = "prompt") -> list[int]:
+        """The ids of a text that goes on: begin, its tokens, and no end.
+
+        Raises:
+            TextError: the text, which the message calls `called`, holds half a character.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TextError(
+                f"the {called} is not text: {text[error.start]!r} at offset {error.start} is half "
+                "a character; pass UTF-8"
+            ) from None
+        return [self.begin_id, *self.encode(text)]
+
     def encode_document(self, text: str) -> list[int]:
         """The ids of a whole text: begin, its tokens, end.
 
