@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from rich.console import Console
@@ -59,6 +60,4 @@ class NotebookPanel(Panel):
 
 
 def _ipython_display() -> Callable[..., Any]:
-    from IPython.display import display  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-
-    return display  # pyright: ignore[reportUnknownVariableType]
+    return import_module("IPython.display").display
