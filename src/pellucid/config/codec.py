@@ -94,6 +94,8 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
         where = f"{at}.{field.name}" if at else field.name
         if field.name in table:
             values[field.name] = _decode(hints[field.name], table[field.name], where)
+        elif field.default is not dataclasses.MISSING:
+            continue  # what is left out is not there
         elif types.NoneType in typing.get_args(hints[field.name]):
             values[field.name] = None
         else:

@@ -9,146 +9,25 @@ There is no architectural default: presets say everything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import cast
 
+from pellucid.config.attention import Alternating, Attention, MultiHead, OneAttention
 from pellucid.config.checks import at_least, fraction, positive
+from pellucid.config.feed_forward import Activation, FeedForward
+from pellucid.config.initialisation import Initialisation
+from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
+from pellucid.config.positions import Positions, Rotary, Sinusoidal
+from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerNorm:
-    """(x - mean) / sqrt(var + eps) * gain (+ bias), over the features of one token."""
-
-    eps: float
-    bias: bool
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RMSNorm:
-    """x / sqrt(mean(x^2) + eps) * gain, over the features of one token."""
-
-    eps: float
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
-
-
-Norm = LayerNorm | RMSNorm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoPositions:
-    """The model is told nothing about where a token stands; the causal mask alone orders them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """One trained vector per position, added to the token embedding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sinusoidal:
-    """Fixed sines and cosines of the position, added to the token embedding."""
-
-    base: float
-
-    def __post_init__(self) -> None:
-        positive("base", self.base)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rotary:
-    """Queries and keys turned by an angle that grows with the position (half-split pairing)."""
-
-    base: float
-
-    def __post_init__(self) -> None:
-        positive("base", self.base)
-
-
-Positions = NoPositions | Learned | Sinusoidal | Rotary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiHead:
-    """Scaled dot-product attention in `n_heads` heads; fewer key/value heads make it grouped."""
-
-    n_heads: int
-    n_kv_heads: int
-    d_head: int
-    qkv_bias: bool
-    out_bias: bool
-    qk_norm: Norm | None
-    dropout: float
-
-    def __post_init__(self) -> None:
-        at_least("n_heads", self.n_heads, 1)
-        at_least("n_kv_heads", self.n_kv_heads, 1)
-        at_least("d_head", self.d_head, 1)
-        fraction("dropout", self.dropout)
-        if self.n_heads % self.n_kv_heads:
-            raise ConfigError(
-                f"n_heads must be a multiple of n_kv_heads, was {self.n_heads} and "
-                f"{self.n_kv_heads}: each key/value head serves the same number of query heads"
-            )
-
-
-Attention = MultiHead
-
-Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MLP:
-    """down(activation(up(x)))."""
-
-    d_ff: int
-    activation: Activation
-    bias: bool
-
-    def __post_init__(self) -> None:
-        at_least("d_ff", self.d_ff, 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatedMLP:
-    """down(activation(gate(x)) * up(x)); with SiLU this is SwiGLU."""
-
-    d_ff: int
-    activation: Activation
-    bias: bool
-
-    def __post_init__(self) -> None:
-        at_least("d_ff", self.d_ff, 1)
-
-
-FeedForward = MLP | GatedMLP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreNorm:
-    """x + f(norm(x)): the residual stream itself is never normalised."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostNorm:
-    """norm(x + f(x)), as in the original Transformer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoResidual:
-    """f(norm(x)): no residual path. For seeing why there is one."""
-
-
-Residual = PreNorm | PostNorm | NoResidual
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """`n_layers` blocks of attention and feed-forward, alike."""
+    """`n_layers` blocks of attention and feed-forward.
+
+    What is left out is not there: `input_norm`, before the first block; `cross_attention`, with
+    which a decoder looks at what an encoder made; `reparametrisation` of every linear layer.
+    """
 
     n_layers: int
     positions: Positions
@@ -158,64 +37,105 @@ class Stack:
     residual: Residual
     final_norm: bool
     dropout: float
+    input_norm: Norm | None = None
+    cross_attention: MultiHead | None = None
+    reparametrisation: Reparametrisation | None = None
 
     def __post_init__(self) -> None:
         at_least("n_layers", self.n_layers, 1)
         fraction("dropout", self.dropout)
-        if isinstance(self.positions, Rotary) and self.attention.d_head % 2:
+        if isinstance(self.positions, Rotary):
+            self._check_rotary(self.positions)
+        if self.cross_attention is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
-                f"Rotary turns pairs of features, so attention.d_head must be even, "
-                f"was {self.attention.d_head}"
+                "residual must not be Parallel in a decoder with cross_attention: what it looks "
+                "for depends on what attention found"
             )
+
+    def _check_rotary(self, rotary: Rotary) -> None:
+        width = self.d_head if rotary.n_features is None else rotary.n_features
+        if width > self.d_head:
+            raise ConfigError(
+                f"positions.n_features must be at most attention.d_head, was {width} and "
+                f"{self.d_head}"
+            )
+        if width % 2:
+            raise ConfigError(
+                f"Rotary turns pairs of features, so attention.d_head must be even, was {width}"
+            )
+
+    @property
+    def layers(self) -> tuple[OneAttention, ...]:
+        """The attention of each layer, the first layer first."""
+        kinds = self.attention.layers if isinstance(self.attention, Alternating) else None
+        if kinds is None:
+            return (cast("OneAttention", self.attention),) * self.n_layers
+        return tuple(kinds[layer % len(kinds)] for layer in range(self.n_layers))
+
+    @property
+    def d_head(self) -> int:
+        """The features of one head, the same in every layer."""
+        return self.layers[0].d_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding:
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not."""
+    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
+
+    `segments`: how many kinds of text a sequence may be made of, each with its own vector (BERT's
+    token types), where there are any.
+    """
 
     tied: bool
     scaled: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Normal:
-    """Weights from a normal distribution of this standard deviation, whatever their shape."""
-
-    std: float
+    segments: int | None = None
 
     def __post_init__(self) -> None:
-        positive("std", self.std)
+        if self.segments is not None:
+            at_least("segments", self.segments, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class He:
-    """std = sqrt(2 / n_in): keeps the variance through a ReLU."""
+class HeadTransform:
+    """norm(activation(dense(x))) before the logits, as in BERT."""
+
+    activation: Activation
+    norm: Norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Xavier:
-    """std = sqrt(2 / (n_in + n_out)): a compromise between forward and backward variance."""
+class LanguageHead:
+    """One logit per token of the vocabulary.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initialisation:
-    """How weights start; `outputs` says what happens to the projections that write the residual.
-
-    "depth_scaled" divides their standard deviation by sqrt(2 n_layers), "zero" starts each block
-    as the identity, "plain" treats them like the others.
+    What is left out is not there: `bias`; a `transform` first; `soft_cap`: logits become
+    c tanh(z / c); `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
     """
 
-    weights: Normal | He | Xavier
-    embedding_std: float
-    outputs: Literal["plain", "depth_scaled", "zero"]
+    bias: bool = False
+    transform: HeadTransform | None = None
+    soft_cap: float | None = None
+    scaled: bool = False
 
     def __post_init__(self) -> None:
-        positive("embedding_std", self.embedding_std)
+        if self.soft_cap is not None:
+            positive("soft_cap", self.soft_cap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoHead:
+    """Hidden states are all there is: a sentence encoder."""
+
+
+Head = LanguageHead | NoHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
-    """A decoder-only language model.
+    """A decoder, an encoder, or both.
+
+    A decoder alone is a language model: causal. An encoder alone sees both ways. With both, the
+    decoder looks at what the encoder made of another text; they share the token embedding.
+    `pooler`: a dense layer and tanh over the first token's state, as in BERT.
 
     `vocab_size` may be left out of a run's config: it then becomes the tokenizer's when the text
     is prepared. Given, it must be at least that.
@@ -225,7 +145,10 @@ class Transformer:
     context_length: int
     d_model: int
     embedding: Embedding
-    decoder: Stack
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    head: Head = LanguageHead()
+    pooler: bool = False
     initialisation: Initialisation
 
     def __post_init__(self) -> None:
@@ -233,11 +156,44 @@ class Transformer:
             at_least("vocab_size", self.vocab_size, 2)
         at_least("context_length", self.context_length, 1)
         at_least("d_model", self.d_model, 1)
-        if isinstance(self.decoder.positions, Sinusoidal) and self.d_model % 2:
+        if not self.stacks:
+            raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
+        self._check_cross_attention()
+        for stack in self.stacks:
+            self._check_widths(stack)
+
+    def _check_cross_attention(self) -> None:
+        if self.encoder is not None and self.encoder.cross_attention is not None:
+            raise ConfigError("encoder.cross_attention must be left out: only a decoder looks at")
+        if self.decoder is None:
+            return
+        crossed = self.decoder.cross_attention is not None
+        if crossed and self.encoder is None:
+            raise ConfigError(
+                "decoder.cross_attention needs an encoder to look at: give one, or leave it out"
+            )
+        if self.encoder is not None and not crossed:
+            raise ConfigError(
+                "decoder.cross_attention is missing: without it the decoder would not see what "
+                "the encoder made"
+            )
+
+    def _check_widths(self, stack: Stack) -> None:
+        if isinstance(stack.positions, Sinusoidal) and self.d_model % 2:
             raise ConfigError(
                 f"Sinusoidal positions need an even d_model, was {self.d_model}: "
                 "every sine has its cosine"
             )
+        if isinstance(stack.norm, GroupNorm) and self.d_model % stack.norm.n_groups:
+            raise ConfigError(
+                f"d_model must be a multiple of n_groups, was {self.d_model} and "
+                f"{stack.norm.n_groups}"
+            )
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """The encoder and the decoder, those that are there."""
+        return tuple(stack for stack in (self.encoder, self.decoder) if stack is not None)
 
     @property
     def rows(self) -> int:

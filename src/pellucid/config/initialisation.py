@@ -1,0 +1,47 @@
+"""How weights start: one frozen class per rule.
+
+Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.config.checks import positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal:
+    """Weights from a normal distribution of this standard deviation, whatever their shape."""
+
+    std: float
+
+    def __post_init__(self) -> None:
+        positive("std", self.std)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class He:
+    """std = sqrt(2 / n_in): keeps the variance through a ReLU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xavier:
+    """std = sqrt(2 / (n_in + n_out)): a compromise between forward and backward variance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialisation:
+    """How weights start; `outputs` says what happens to the projections that write the residual.
+
+    "depth_scaled" divides their standard deviation by sqrt(2 n_layers), "zero" starts each block
+    as the identity, "plain" treats them like the others.
+    """
+
+    weights: Normal | He | Xavier
+    embedding_std: float
+    outputs: Literal["plain", "depth_scaled", "zero"]
+
+    def __post_init__(self) -> None:
+        positive("embedding_std", self.embedding_std)

@@ -1,0 +1,176 @@
+"""How a model is told where a token stands: one frozen class per scheme.
+
+Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.config.checks import at_least, positive
+from pellucid.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPositions:
+    """The model is told nothing about where a token stands; the causal mask alone orders them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """One trained vector per position, added to the token embedding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinusoidal:
+    """Fixed sines and cosines of the position, added to the token embedding.
+
+    "interleaved" puts each sine beside its cosine; "halves" all sines before all cosines. The
+    first token stands at position `offset`.
+    """
+
+    base: float
+    layout: Literal["interleaved", "halves"] = "interleaved"
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        positive("base", self.base)
+        at_least("offset", self.offset, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShawRelative:
+    """A trained vector per distance, up to `max_distance` to either side, added to the keys.
+
+    With `values` another one is added to the values.
+    """
+
+    max_distance: int
+    values: bool
+
+    def __post_init__(self) -> None:
+        at_least("max_distance", self.max_distance, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketedBias:
+    """A trained number per head and bucket of distances, added to the scores, as in T5.
+
+    Half of the buckets hold one distance each, the others grow with the logarithm up to
+    `max_distance`. An encoder spends half of them on each direction.
+    """
+
+    n_buckets: int
+    max_distance: int
+
+    def __post_init__(self) -> None:
+        at_least("n_buckets", self.n_buckets, 4)
+        if self.n_buckets % 2:
+            raise ConfigError(f"n_buckets must be even, was {self.n_buckets}")
+        if self.max_distance <= self.n_buckets // 2:
+            raise ConfigError(
+                f"max_distance must be greater than half of n_buckets, was {self.max_distance} "
+                f"and {self.n_buckets}: the other half of the buckets would be empty"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearScaling:
+    """Positions divided by `factor`: position interpolation."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        positive("factor", self.factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NTKScaling:
+    """A larger base, so that the slowest angle is divided by `factor` and the fastest stays."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        positive("factor", self.factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YaRN:
+    """Slow angles divided by `factor`, fast ones kept, a ramp between them.
+
+    `beta_fast` and `beta_slow` are turns within `original_context_length` at which the ramp
+    starts and ends. cos and sin are multiplied by `attention_factor`.
+    """
+
+    factor: float
+    original_context_length: int
+    beta_fast: float
+    beta_slow: float
+    attention_factor: float
+    #: whether the ends of the ramp are rounded to whole features
+    truncated: bool = True
+
+    def __post_init__(self) -> None:
+        positive("factor", self.factor)
+        at_least("original_context_length", self.original_context_length, 1)
+        positive("beta_slow", self.beta_slow)
+        positive("attention_factor", self.attention_factor)
+        if self.beta_fast <= self.beta_slow:
+            raise ConfigError(
+                f"beta_fast must be greater than beta_slow, was {self.beta_fast} and "
+                f"{self.beta_slow}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Scaling:
+    """As YaRN, the ramp given by wave lengths as shares of `original_context_length`."""
+
+    factor: float
+    low_frequency_factor: float
+    high_frequency_factor: float
+    original_context_length: int
+
+    def __post_init__(self) -> None:
+        positive("factor", self.factor)
+        positive("low_frequency_factor", self.low_frequency_factor)
+        at_least("original_context_length", self.original_context_length, 1)
+        if self.high_frequency_factor <= self.low_frequency_factor:
+            raise ConfigError(
+                "high_frequency_factor must be greater than low_frequency_factor, was "
+                f"{self.high_frequency_factor} and {self.low_frequency_factor}"
+            )
+
+
+RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotary:
+    """Queries and keys turned by an angle that grows with the position.
+
+    "half_split" pairs feature i with i + n / 2, "interleaved" with its neighbour. The first
+    `n_features` of each head are turned; all of them where it is left out.
+    """
+
+    base: float
+    pairing: Literal["half_split", "interleaved"] = "half_split"
+    n_features: int | None = None
+    scaling: RotaryScaling | None = None
+
+    def __post_init__(self) -> None:
+        positive("base", self.base)
+        if self.n_features is not None and (self.n_features < 2 or self.n_features % 2):
+            raise ConfigError(
+                f"n_features must be even and at least 2, was {self.n_features}: "
+                "Rotary turns pairs of features"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ALiBi:
+    """A penalty that grows with the distance, added to the scores; each head has its slope."""
+
+
+Positions = NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Rotary | ALiBi
