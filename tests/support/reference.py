@@ -24,7 +24,7 @@ _COMMON: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": LENGTH,
-    "initializer_range": 0.3,
+    "initializer_range": 0.2,
 }
 _GPT2: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -32,7 +32,7 @@ _GPT2: dict[str, Any] = {
     "n_embd": 16,
     "n_layer": 2,
     "n_head": 4,
-    "initializer_range": 0.3,
+    "initializer_range": 0.2,
 }
 _T5: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -126,7 +126,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", "BertConfig", {}),
     "bert without head": ("BertModel", "BertConfig", {}),
     "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
-    "t5": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", {}),
+    "t5 deeper decoder": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
     "t5 1.1": (
         "T5ForConditionalGeneration",
         "T5Config",

@@ -58,7 +58,10 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
 
 
 def write_published(
-    folder: Path, model: config.Transformer, tensors: Mapping[str, Tensor], ends: Mapping[str, int]
+    folder: Path,
+    model: config.Transformer,
+    tensors: Mapping[str, Tensor],
+    ends: Mapping[str, int | None],
 ) -> str:
     """Write a model into a folder that is there; `ends` are ids such as `bos_token_id`.
 
