@@ -7,31 +7,72 @@ Goes out: arrays. It knows neither torch.nn nor config, and draws nothing at ran
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
 from pellucid.maths.initialisation import depth_scale, he_std, xavier_std
 from pellucid.maths.optimisers import adamw_step, newton_schulz
-from pellucid.maths.positions import rotary_angles, sinusoid
+from pellucid.maths.positions import sinusoid
+from pellucid.maths.relative import (
+    alibi_bias,
+    alibi_slopes,
+    clipped_distance_index,
+    distance_buckets,
+    relative_distances,
+)
+from pellucid.maths.rotary import (
+    angles_at,
+    rotary_angles,
+    rotary_frequencies,
+    rotate,
+    rotate_grad,
+    to_half_split,
+    to_interleaved,
+)
+from pellucid.maths.rotary_scaling import (
+    dynamic_ntk_frequencies,
+    interpolated_frequencies,
+    llama3_frequencies,
+    ntk_frequencies,
+    yarn_attention_factor,
+    yarn_frequencies,
+)
 from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
 
 __all__ = [
     "adamw_step",
+    "alibi_bias",
+    "alibi_slopes",
+    "angles_at",
+    "clipped_distance_index",
     "constant",
     "cosine",
     "cross_entropy",
     "cross_entropy_grad",
     "depth_scale",
+    "distance_buckets",
+    "dynamic_ntk_frequencies",
     "he_std",
+    "interpolated_frequencies",
     "keep_min_p",
     "keep_top_k",
     "keep_top_p",
     "linear",
+    "llama3_frequencies",
     "log_softmax",
     "logsumexp",
     "newton_schulz",
+    "ntk_frequencies",
+    "relative_distances",
     "repetition_penalty",
     "rotary_angles",
+    "rotary_frequencies",
+    "rotate",
+    "rotate_grad",
     "sinusoid",
     "softmax",
     "softmax_grad",
+    "to_half_split",
+    "to_interleaved",
     "warm_up_stable_decay",
     "xavier_std",
+    "yarn_attention_factor",
+    "yarn_frequencies",
 ]

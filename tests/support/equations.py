@@ -1,0 +1,144 @@
+"""Rows of the table of laws: an example of each equation, its hand gradient, extreme arguments.
+
+Comes in: nothing. Goes out: what `tests/maths/test_laws.py` holds the equations to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pellucid import maths
+
+Arrays = tuple[np.ndarray, ...]
+Hand = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An example of a function, its hand gradient, and extreme arguments.
+
+    `hand` gives the gradient by the first argument, or a tuple of those by the first ones. The last
+    arrays go by the names in `named`. `options` go with the example, `extreme_options`, where they
+    differ, with the extremes.
+    """
+
+    arrays: Arrays
+    options: dict[str, Any] = field(default_factory=dict)
+    hand: Hand | None = None
+    smooth: bool = True
+    extremes: Sequence[Arrays] = ()
+    extreme_options: dict[str, Any] | None = None
+    named: tuple[str, ...] = ()
+
+    def call(self, function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+        """`function` of arrays alone, with some of them by name."""
+
+        def of_arrays(*arrays: Any) -> Any:
+            first = len(arrays) - len(self.named)
+            by_name = dict(zip(self.named, arrays[first:], strict=True))
+            return function(*arrays[:first], **by_name, **options)
+
+        return of_arrays
+
+
+RANDOM = np.random.default_rng(11)
+
+
+def some(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape)
+
+
+def positive(*shape: int) -> np.ndarray:
+    return RANDOM.uniform(0.1, 1.0, size=shape)
+
+
+def each(function: Callable[..., Any], *arrays: np.ndarray) -> Arrays:
+    """What a function makes of each array."""
+    return tuple(function(array) for array in arrays)
+
+
+# --- positions
+
+PAIRS = np.arange(4.0)
+THETA = 1e4 ** (-PAIRS / 4)
+STRETCHED = {"factor": 8.0, "original_length": 64}
+POSITIONS = np.array([-1e4, 1e4])
+ANGLES = some(5, 2)
+NO_TIME = np.zeros((2, 0, 6))
+DISTANCES = np.arange(5)[None] - np.arange(3)[:, None]
+FAR = np.array([[-(10**6), -1, 0, 1, 10**6]])
+
+POSITION_ROWS: dict[str, Row] = {
+    "angles_at": Row((np.arange(5.0), THETA), extremes=[(POSITIONS, THETA)]),
+    "rotary_angles": Row(
+        (np.arange(5.0),),
+        {"d_head": 6, "base": 1e4},
+        extremes=[(POSITIONS,), (np.zeros(0),)],
+    ),
+    "rotary_frequencies": Row(
+        (PAIRS,),
+        {"n_rotated": 8, "base": 1e4},
+        hand=lambda i, grad: grad * -0.25 * np.log(1e4) * 1e4 ** (-i / 4),
+        extremes=[(np.zeros(0),), (np.array([1e4]),)],
+    ),
+    "sinusoid": Row(
+        (np.arange(5.0),),
+        {"d_model": 6, "base": 1e4, "offset": 2.0},
+        extremes=[(POSITIONS,), (np.zeros(0),)],
+    ),
+    "interpolated_frequencies": Row((THETA,), {"factor": 4.0}, hand=lambda x, grad: grad / 4),
+    "ntk_frequencies": Row((THETA,), {"factor": 4.0}, extremes=[(THETA[:1],)]),
+    "dynamic_ntk_frequencies": Row((THETA,), {**STRETCHED, "length": 100}, extremes=[(THETA[:1],)]),
+    "llama3_frequencies": Row(
+        (THETA,),
+        {**STRETCHED, "low": 0.5, "high": 4.0},
+        extremes=[(np.array([1e4, 0.0]),)],
+    ),
+    "yarn_frequencies": Row(
+        (THETA,),
+        {**STRETCHED, "base": 1e4, "beta_fast": 8.0, "beta_slow": 0.5},
+        extremes=[(np.array([1e4, 0.0, 1.0, 1.0]),)],
+    ),
+    "rotate": Row(
+        (some(2, 5, 6), ANGLES),
+        {"pairing": "interleaved"},
+        hand=lambda x, angles, grad: maths.rotate_grad(angles, grad, pairing="interleaved"),
+        extremes=[(some(2, 5, 6) * 1e4, ANGLES * 1e4), (NO_TIME, np.zeros((0, 2)))],
+    ),
+    "rotate_grad": Row(
+        (ANGLES, some(2, 5, 6)),
+        {"pairing": "half_split"},
+        extremes=[(ANGLES * 1e4, some(2, 5, 6) * 1e4)],
+    ),
+    "to_half_split": Row(
+        (some(2, 6),), hand=lambda x, grad: maths.to_interleaved(grad), extremes=[(NO_TIME,)]
+    ),
+    "to_interleaved": Row(
+        (some(2, 6),), hand=lambda x, grad: maths.to_half_split(grad), extremes=[(NO_TIME,)]
+    ),
+    "relative_distances": Row((some(3), some(4)), extremes=[(np.zeros(0), some(3))]),
+    "clipped_distance_index": Row(
+        (DISTANCES,), {"max_distance": 2}, smooth=False, extremes=[(FAR,)]
+    ),
+    "distance_buckets": Row(
+        (DISTANCES,),
+        {"n_buckets": 8, "max_distance": 16, "causal": False},
+        smooth=False,
+        extremes=[(FAR,), (FAR[:0],)],
+    ),
+    "alibi_slopes": Row((np.arange(6.0),), {"n_heads": 6}, smooth=False, extremes=[(np.zeros(0),)]),
+    "alibi_bias": Row(
+        (THETA, DISTANCES.astype(float)),
+        hand=lambda slopes, distances, grad: -(grad * abs(distances)).sum((1, 2)),
+        extremes=[(THETA, FAR.astype(float))],
+    ),
+}
+
+#: Functions of plain numbers: arguments by name, and the value worked out by hand.
+NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
+    "yarn_attention_factor": ({"factor": 4.0, "weight": 0.5}, 1.0693147180559945),
+}
