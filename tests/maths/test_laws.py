@@ -94,6 +94,7 @@ ROWS: dict[str, Row] = {
         extremes=[(x, x >= 0) for x in MASKED],
     ),
     **equations.POSITION_ROWS,
+    **equations.ATTENTION_ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.

@@ -138,6 +138,79 @@ POSITION_ROWS: dict[str, Row] = {
     ),
 }
 
+# --- attention
+
+Q, K, V = some(2, 3, 4), some(2, 5, 4), some(2, 5, 3)
+SEEN = np.array([[True, False, True, True, False], [False] * 5, [True] * 5])
+BIAS, SINK = some(3, 5), some(2)
+SAME = (np.zeros((1, 2, 4)), np.zeros((1, 3, 4)), np.ones((1, 3, 2)))
+LINEAR = {"eps": 1e-6, "causal": True}
+QF, KF, VF = positive(2, 5, 3), positive(2, 5, 3), some(2, 5, 4)
+NO_FEATURES = (np.zeros((1, 5, 3)), np.zeros((1, 5, 3)), VF[:1])
+
+
+def _attention_hand(q: Any, k: Any, v: Any, mask: Any, bias: Any, sink: Any, grad: Any) -> Any:
+    return maths.attention_grad(q, k, v, grad, mask=mask, bias=bias, sink=sink, cap=2.0)
+
+
+def _with_masks(q: np.ndarray, k: np.ndarray, *rest: np.ndarray) -> Arrays:
+    return q, k, *rest, SEEN, BIAS, SINK
+
+
+MASKS = ("mask", "bias", "sink")
+ATTENTION_ROWS: dict[str, Row] = {
+    "soft_cap": Row(
+        (some(3, 4),),
+        {"cap": 2.0},
+        hand=lambda x, grad: maths.soft_cap_grad(x, grad, cap=2.0),
+        extremes=[(POSITIONS,)],
+    ),
+    "soft_cap_grad": Row((some(3, 4), some(3, 4)), {"cap": 2.0}, extremes=[(POSITIONS,) * 2]),
+    "attention_weights": Row(
+        _with_masks(Q, K),
+        {"cap": 2.0},
+        extremes=[_with_masks(Q * 1e4, K * 1e4)],
+        extreme_options={},
+        named=MASKS,
+    ),
+    "attention": Row(
+        _with_masks(Q, K, V),
+        {"cap": 2.0},
+        hand=_attention_hand,
+        extremes=[_with_masks(Q * 1e4, K * 1e4, V), (Q[:0], K[:0], V[:0], SEEN, BIAS, SINK[:0])],
+        extreme_options={},
+        named=MASKS,
+    ),
+    "attention_grad": Row(
+        _with_masks(Q, K, V, some(2, 3, 3)),
+        {"cap": 2.0},
+        extremes=[_with_masks(Q * 1e4, K * 1e4, V, some(2, 3, 3))],
+        extreme_options={},
+        named=MASKS,
+    ),
+    "elu_features": Row((some(3, 4),), hand=maths.elu_features_grad, extremes=[(POSITIONS,)]),
+    "elu_features_grad": Row((some(3, 4), some(3, 4)), extremes=[(POSITIONS, POSITIONS)]),
+    "linear_attention": Row(
+        (QF, KF, VF),
+        LINEAR,
+        hand=lambda q, k, v, grad: maths.linear_attention_grad(q, k, v, grad, **LINEAR),
+        extremes=[NO_FEATURES, each(lambda x: x[:, :0], QF, KF, VF), (QF * 1e4, KF, VF * 1e4)],
+    ),
+    "linear_attention_grad": Row(
+        (QF, KF, VF, some(2, 5, 4)), LINEAR, extremes=[(*NO_FEATURES, VF[:1])]
+    ),
+    "linear_attention_in_chunks": Row(
+        (QF, KF, VF),
+        {"eps": 1e-6, "chunk": 2},
+        extremes=[NO_FEATURES, each(lambda x: x[:, :0], QF, KF, VF)],
+    ),
+    "linear_attention_step": Row(
+        (some(2, 3, 4), positive(2, 3), QF[:, 0], KF[:, 0], VF[:, 0]),
+        {"eps": 1e-6},
+        extremes=[(np.zeros((3, 4)), np.zeros(3), np.zeros(3), np.zeros(3), VF[0, 0])],
+    ),
+}
+
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     "yarn_attention_factor": ({"factor": 4.0, "weight": 0.5}, 1.0693147180559945),

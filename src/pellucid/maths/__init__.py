@@ -4,8 +4,23 @@ Comes in: arrays (NumPy, PyTorch, JAX, CuPy, anything of the Python array API st
 Goes out: arrays. It knows neither torch.nn nor config, and draws nothing at random.
 """
 
+from pellucid.maths.attention import (
+    attention,
+    attention_grad,
+    attention_weights,
+    soft_cap,
+    soft_cap_grad,
+)
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
 from pellucid.maths.initialisation import depth_scale, he_std, xavier_std
+from pellucid.maths.linear_attention import (
+    elu_features,
+    elu_features_grad,
+    linear_attention,
+    linear_attention_grad,
+    linear_attention_in_chunks,
+    linear_attention_step,
+)
 from pellucid.maths.optimisers import adamw_step, newton_schulz
 from pellucid.maths.positions import sinusoid
 from pellucid.maths.relative import (
@@ -41,6 +56,9 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "angles_at",
+    "attention",
+    "attention_grad",
+    "attention_weights",
     "clipped_distance_index",
     "constant",
     "cosine",
@@ -49,12 +67,18 @@ __all__ = [
     "depth_scale",
     "distance_buckets",
     "dynamic_ntk_frequencies",
+    "elu_features",
+    "elu_features_grad",
     "he_std",
     "interpolated_frequencies",
     "keep_min_p",
     "keep_top_k",
     "keep_top_p",
     "linear",
+    "linear_attention",
+    "linear_attention_grad",
+    "linear_attention_in_chunks",
+    "linear_attention_step",
     "llama3_frequencies",
     "log_softmax",
     "logsumexp",
@@ -67,6 +91,8 @@ __all__ = [
     "rotate",
     "rotate_grad",
     "sinusoid",
+    "soft_cap",
+    "soft_cap_grad",
     "softmax",
     "softmax_grad",
     "to_half_split",
