@@ -211,7 +211,97 @@ ATTENTION_ROWS: dict[str, Row] = {
     ),
 }
 
+# --- norms
+
+X, GRAD, GAIN, SHIFT = some(2, 3, 4), some(2, 3, 4), some(4), some(4)
+MEAN, VAR = some(4), positive(4)
+EPS = {"eps": 1e-5}
+GROUPS = {"n_groups": 2, **EPS}
+#: Constant, huge, tiny, and no sequence at all.
+FEATURES = (np.ones((2, 3, 4)), X * 1e4, X * 1e-8)
+NO_SEQUENCE = X[:0]
+ROWS_OF_V, LENGTHS = some(3, 4), some(3)
+LEFT, RIGHT = some(2, 3), some(2, 4)
+MATRIX = some(2, 3, 4)
+
+
+def _affine_extremes(*more: np.ndarray, empty: bool = True) -> list[Arrays]:
+    given = (*FEATURES, NO_SEQUENCE) if empty else FEATURES
+    return [(x, GAIN, *more) for x in given]
+
+
+def _norm(name: str, options: dict[str, Any], *, empty: bool = True) -> dict[str, Row]:
+    """The rows of a norm with gain and bias, and of its gradient."""
+    gradient = getattr(maths, f"{name}_grad")
+    of_empty = [(NO_SEQUENCE, GAIN, NO_SEQUENCE)] if empty else []
+    return {
+        name: Row(
+            (X, GAIN, SHIFT),
+            options,
+            hand=lambda x, gain, bias, grad: gradient(x, gain, grad, **options),
+            extremes=_affine_extremes(SHIFT, empty=empty),
+        ),
+        f"{name}_grad": Row(
+            (X, GAIN, GRAD), options, extremes=[*((x, GAIN, GRAD) for x in FEATURES), *of_empty]
+        ),
+    }
+
+
+NORM_ROWS: dict[str, Row] = {
+    **_norm("layer_norm", EPS),
+    **_norm("group_norm", GROUPS),
+    **_norm("instance_norm", EPS),
+    **_norm("batch_norm", EPS, empty=False),
+    "rms_norm": Row(
+        (X, GAIN),
+        EPS,
+        hand=lambda x, gain, grad: maths.rms_norm_grad(x, gain, grad, **EPS),
+        extremes=_affine_extremes(),
+    ),
+    "rms_norm_grad": Row((X, GAIN, GRAD), EPS, extremes=[(x, GAIN, GRAD) for x in FEATURES]),
+    "batch_norm_inference": Row(
+        (X, GAIN, SHIFT, MEAN, VAR),
+        EPS,
+        hand=lambda x, gain, bias, mean, var, grad: maths.batch_norm_inference_grad(
+            x, gain, mean, var, grad, **EPS
+        ),
+        extremes=_affine_extremes(SHIFT, MEAN, VAR * 0),
+    ),
+    "batch_norm_inference_grad": Row(
+        (X, GAIN, MEAN, VAR, GRAD), EPS, extremes=[(x, GAIN, MEAN, VAR * 0, GRAD) for x in FEATURES]
+    ),
+    "batch_norm_update": Row(
+        (MEAN, VAR, X), {"momentum": 0.1}, extremes=[(MEAN, VAR, x) for x in FEATURES]
+    ),
+    "weight_norm": Row(
+        (ROWS_OF_V, LENGTHS),
+        hand=maths.weight_norm_grad,
+        extremes=[
+            (ROWS_OF_V * 1e4, LENGTHS * 0),
+            (ROWS_OF_V * 1e-4, LENGTHS),
+            (X[:0], X[:0, :, 0]),
+        ],
+    ),
+    "weight_norm_grad": Row(
+        (ROWS_OF_V, LENGTHS, some(3, 4)), extremes=[(ROWS_OF_V * 1e4, LENGTHS * 0, some(3, 4))]
+    ),
+    "power_iteration": Row(
+        (MATRIX, LEFT), {"steps": 2}, extremes=[(MATRIX * 1e4, LEFT), (MATRIX * 1e-4, LEFT * 1e4)]
+    ),
+    "spectral_norm": Row(
+        (MATRIX, LEFT, RIGHT),
+        hand=maths.spectral_norm_grad,
+        extremes=[(MATRIX * 1e4, LEFT, RIGHT), (MATRIX[:0], LEFT[:0], RIGHT[:0])],
+    ),
+    "spectral_norm_grad": Row(
+        (MATRIX, LEFT, RIGHT, some(2, 3, 4)), extremes=[(MATRIX * 1e4, LEFT, RIGHT, MATRIX)]
+    ),
+}
+
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     "yarn_attention_factor": ({"factor": 4.0, "weight": 0.5}, 1.0693147180559945),
+    "deep_norm_one_stack": ({"n_layers": 8}, (2.0, 2**-1.5)),
+    "deep_norm_encoder": ({"n_encoder_layers": 16, "n_decoder_layers": 1}, (1.62, 0.435)),
+    "deep_norm_decoder": ({"n_decoder_layers": 27}, (3.0, 324**-0.25)),
 }

@@ -11,8 +11,22 @@ from pellucid.maths.attention import (
     soft_cap,
     soft_cap_grad,
 )
+from pellucid.maths.batch_norm import (
+    batch_norm,
+    batch_norm_grad,
+    batch_norm_inference,
+    batch_norm_inference_grad,
+    batch_norm_update,
+)
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
-from pellucid.maths.initialisation import depth_scale, he_std, xavier_std
+from pellucid.maths.initialisation import (
+    deep_norm_decoder,
+    deep_norm_encoder,
+    deep_norm_one_stack,
+    depth_scale,
+    he_std,
+    xavier_std,
+)
 from pellucid.maths.linear_attention import (
     elu_features,
     elu_features_grad,
@@ -20,6 +34,16 @@ from pellucid.maths.linear_attention import (
     linear_attention_grad,
     linear_attention_in_chunks,
     linear_attention_step,
+)
+from pellucid.maths.norms import (
+    group_norm,
+    group_norm_grad,
+    instance_norm,
+    instance_norm_grad,
+    layer_norm,
+    layer_norm_grad,
+    rms_norm,
+    rms_norm_grad,
 )
 from pellucid.maths.optimisers import adamw_step, newton_schulz
 from pellucid.maths.positions import sinusoid
@@ -50,6 +74,13 @@ from pellucid.maths.rotary_scaling import (
 from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
+from pellucid.maths.weight_norms import (
+    power_iteration,
+    spectral_norm,
+    spectral_norm_grad,
+    weight_norm,
+    weight_norm_grad,
+)
 
 __all__ = [
     "adamw_step",
@@ -59,21 +90,35 @@ __all__ = [
     "attention",
     "attention_grad",
     "attention_weights",
+    "batch_norm",
+    "batch_norm_grad",
+    "batch_norm_inference",
+    "batch_norm_inference_grad",
+    "batch_norm_update",
     "clipped_distance_index",
     "constant",
     "cosine",
     "cross_entropy",
     "cross_entropy_grad",
+    "deep_norm_decoder",
+    "deep_norm_encoder",
+    "deep_norm_one_stack",
     "depth_scale",
     "distance_buckets",
     "dynamic_ntk_frequencies",
     "elu_features",
     "elu_features_grad",
+    "group_norm",
+    "group_norm_grad",
     "he_std",
+    "instance_norm",
+    "instance_norm_grad",
     "interpolated_frequencies",
     "keep_min_p",
     "keep_top_k",
     "keep_top_p",
+    "layer_norm",
+    "layer_norm_grad",
     "linear",
     "linear_attention",
     "linear_attention_grad",
@@ -84,8 +129,11 @@ __all__ = [
     "logsumexp",
     "newton_schulz",
     "ntk_frequencies",
+    "power_iteration",
     "relative_distances",
     "repetition_penalty",
+    "rms_norm",
+    "rms_norm_grad",
     "rotary_angles",
     "rotary_frequencies",
     "rotate",
@@ -95,9 +143,13 @@ __all__ = [
     "soft_cap_grad",
     "softmax",
     "softmax_grad",
+    "spectral_norm",
+    "spectral_norm_grad",
     "to_half_split",
     "to_interleaved",
     "warm_up_stable_decay",
+    "weight_norm",
+    "weight_norm_grad",
     "xavier_std",
     "yarn_attention_factor",
     "yarn_frequencies",
