@@ -96,6 +96,7 @@ ROWS: dict[str, Row] = {
     **equations.POSITION_ROWS,
     **equations.ATTENTION_ROWS,
     **equations.NORM_ROWS,
+    **equations.MEMORY_ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.

@@ -298,6 +298,42 @@ NORM_ROWS: dict[str, Row] = {
     ),
 }
 
+# --- memory
+
+DECAY, ADDED, START = positive(2, 5, 3), some(2, 5, 3), some(2, 3)
+MEMORY, KEY, VALUE = some(2, 3, 4), some(2, 4), some(2, 3)
+TEXT = (MEMORY, some(2, 3, 4), some(2, 5, 4), some(2, 5, 3), *(positive(2, 5) for _ in range(3)))
+TOKEN = (MEMORY, some(2, 3, 4), KEY, VALUE, *(positive(2) for _ in range(3)))
+GATES = ("persistence", "learning_rate", "forgetting")
+SHUT = (*(0 * x for x in TEXT[:2]), *TEXT[2:4], *(np.ones((2, 5)) for _ in range(3)))
+SHUT_TOKEN = (*TOKEN[:4], *(np.ones(2) for _ in range(3)))
+
+MEMORY_ROWS: dict[str, Row] = {
+    "linear_scan": Row(
+        (DECAY, ADDED, START),
+        hand=maths.linear_scan_grad,
+        extremes=[(DECAY * 0, ADDED * 1e4, START), (DECAY[:, :1], ADDED[:, :1], START)],
+    ),
+    "linear_scan_grad": Row(
+        (DECAY, ADDED, START, some(2, 5, 3)), extremes=[(DECAY * 0, ADDED * 1e4, START, ADDED)]
+    ),
+    "memory_loss": Row(
+        (MEMORY, KEY, VALUE),
+        hand=lambda m, k, v, grad: maths.memory_loss_grad(m, k, v) * grad[..., None, None],
+        extremes=[(MEMORY * 0, KEY * 0, VALUE), (MEMORY[:0], KEY[:0], VALUE[:0])],
+    ),
+    "memory_loss_grad": Row((MEMORY, KEY, VALUE), extremes=[(MEMORY * 0, KEY * 1e4, VALUE)]),
+    "memory_step": Row(TOKEN, named=GATES, extremes=[SHUT_TOKEN]),
+    "memory_through_time": Row(TEXT, named=GATES, extremes=[SHUT]),
+    "memory_in_chunks": Row(
+        TEXT,
+        {"chunk": 2},
+        named=GATES,
+        extremes=[SHUT],
+        extreme_options={"chunk": 100},
+    ),
+}
+
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     "yarn_attention_factor": ({"factor": 4.0, "weight": 0.5}, 1.0693147180559945),

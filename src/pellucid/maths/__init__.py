@@ -35,6 +35,13 @@ from pellucid.maths.linear_attention import (
     linear_attention_in_chunks,
     linear_attention_step,
 )
+from pellucid.maths.memory import (
+    memory_in_chunks,
+    memory_loss,
+    memory_loss_grad,
+    memory_step,
+    memory_through_time,
+)
 from pellucid.maths.norms import (
     group_norm,
     group_norm_grad,
@@ -72,6 +79,7 @@ from pellucid.maths.rotary_scaling import (
     yarn_frequencies,
 )
 from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
+from pellucid.maths.scans import linear_scan, linear_scan_grad
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
 from pellucid.maths.weight_norms import (
@@ -124,9 +132,16 @@ __all__ = [
     "linear_attention_grad",
     "linear_attention_in_chunks",
     "linear_attention_step",
+    "linear_scan",
+    "linear_scan_grad",
     "llama3_frequencies",
     "log_softmax",
     "logsumexp",
+    "memory_in_chunks",
+    "memory_loss",
+    "memory_loss_grad",
+    "memory_step",
+    "memory_through_time",
     "newton_schulz",
     "ntk_frequencies",
     "power_iteration",
