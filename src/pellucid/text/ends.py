@@ -71,21 +71,24 @@ def said_ends(
     """The ends that files in `folder` name, or else these ids; None where neither tells.
 
     Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
-    only one end is told, it is both.
+    only one end is told, the other is taken from the names that are known, or is the same.
     """
     special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
-    names = [
+    begin, end = (
         name if name is not None and inner.token_to_id(name) is not None else special.get(number)
         for name, number in zip(
             named_ends(folder),
             (-1 if begin_id is None else begin_id, -1 if end_id is None else end_id),
             strict=True,
         )
-    ]
-    begin, end = names
-    if end is None:
-        return None if begin is None else (begin, begin)
-    return (end if begin is None else begin), end
+    )
+    if begin is not None and end is not None:
+        return begin, end
+    told = begin or end
+    if told is None:
+        return None
+    known = _known(inner) or (told, told)
+    return begin or known[0], end or known[1]
 
 
 def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
@@ -94,9 +97,8 @@ def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
     Raises:
         TextError: none of those that are known is there.
     """
-    for begin, end in _ENDS:
-        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
-            return begin, end
+    if (found := _known(inner)) is not None:
+        return found
     known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
     raise TextError(
         f"the tokenizer has no tokens that begin and end a text: add one of these to its "
@@ -123,6 +125,13 @@ def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None
     if context_length is not None:
         table["model_max_length"] = context_length
     return json.dumps(table, indent=2) + "\n"
+
+
+def _known(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:
+    for begin, end in _ENDS:
+        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
+            return begin, end
+    return None
 
 
 def _name(value: Any) -> str | None:
