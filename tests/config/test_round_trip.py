@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -27,6 +28,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+@functools.cache
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a config type, from its annotations alone."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -47,15 +49,36 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
     """The fields of a class whose values depend on each other, made to agree."""
     even = st.integers(1, 64).map(lambda half: 2 * half)
+    one_attention = (config.MultiHead, config.LinearAttention, config.NeuralMemory)
     return {
         config.MultiHead: {
             "n_heads": st.sampled_from([4, 8]),
             "n_kv_heads": st.sampled_from([1, 2, 4]),
-            "d_head": even,
+            "d_head": st.just(8),
         },
+        config.LinearAttention: {"d_head": st.just(8)},
+        config.NeuralMemory: {"d_head": st.just(8)},
+        config.Alternating: {"layers": st.tuples(*(st.one_of(*map(values_of, one_attention)),) * 2)}
+        if kind is config.Alternating
+        else {},
+        config.GroupNorm: {"n_groups": st.sampled_from([1, 2])},
+        config.BatchNorm: {"momentum": st.floats(0.1, 1.0)},
+        config.BucketedBias: {"n_buckets": even.map(lambda n: 2 + n), "max_distance": st.just(500)},
+        config.YaRN: {"beta_slow": st.just(1.0), "beta_fast": st.floats(2, 40)},
+        config.Llama3Scaling: {
+            "low_frequency_factor": st.just(1.0),
+            "high_frequency_factor": st.floats(2, 8),
+        },
+        config.Rotary: {"n_features": st.sampled_from([None, 2, 4])},
         config.Training: {"batch_size": st.just(8), "accumulation": st.sampled_from([1, 4])},
-        config.Transformer: {"d_model": even},
+        config.Stack: {"cross_attention": st.none()},
+        config.Transformer: {"d_model": even} | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
+
+
+def stacks() -> dict[str, st.SearchStrategy[Any]]:
+    """A decoder alone, as most models are; tests of the model build the others."""
+    return {"encoder": st.none(), "decoder": values_of(config.Stack)}
 
 
 @FEW
@@ -68,6 +91,21 @@ def test_any_run_survives_toml(run: config.Run) -> None:
 @given(run=values_of(config.Run))
 def test_any_run_survives_json(run: config.Run) -> None:
     assert decode(config.Run, json.loads(json.dumps(encode(run)))) == run
+
+
+@FEW
+@given(data=st.data())
+def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
+    encoder = data.draw(values_of(config.Stack))
+    decoder = data.draw(values_of(config.Stack))
+    crossed = dataclasses.replace(
+        decoder,
+        residual=config.PostNorm(),
+        cross_attention=data.draw(values_of(config.MultiHead)),
+    )
+    model = data.draw(values_of(config.Transformer))
+    both = dataclasses.replace(model, encoder=encoder, decoder=crossed)
+    assert decode(config.Transformer, parse_toml(to_toml(both), "file")) == both
 
 
 @FEW

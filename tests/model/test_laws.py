@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pellucid.errors import PellucidError
-from pellucid.model import NoCache
+from pellucid.model import NoCache, look
 from support.models import VARIANTS, build, random_ids
 
 every_variant = pytest.mark.parametrize("name", VARIANTS)
@@ -27,8 +27,10 @@ def test_causal_model_cannot_see_the_future(name: str) -> None:
 def test_every_earlier_token_is_seen(name: str) -> None:
     model = build(VARIANTS[name])
     embedded = model.token_embedding(random_ids(1, 12)).detach().requires_grad_()
-    hidden = model.decoder(embedded, [NoCache() for _ in model.decoder.blocks])
-    (grad,) = torch.autograd.grad(hidden[0, -1].square().sum(), embedded)
+    view = look(12, embedded.device, causal=True)
+    hidden = model.decoder(embedded, view, [NoCache() for _ in model.decoder.blocks])
+    # not the sum of squares, which a norm at the end holds constant
+    (grad,) = torch.autograd.grad((hidden[0, -1] * torch.arange(16.0)).sum(), embedded)
     assert (grad[0].norm(dim=-1) > 1e-9).all()
 
 

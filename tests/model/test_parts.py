@@ -9,12 +9,13 @@ import torch
 from torch.nn import functional as F
 
 from pellucid import config
-from pellucid.maths import depth_scale, he_std, xavier_std
+from pellucid.maths import depth_scale, he_std, rotary_frequencies, xavier_std
 from pellucid.model import (
     KeyValueCache,
     LayerNorm,
     RMSNorm,
     Rotary,
+    View,
     assemble,
     no_residual,
     post_norm,
@@ -53,11 +54,19 @@ def test_layer_norm_has_the_moments_it_claims() -> None:
     torch.testing.assert_close(y.var(-1, correction=0), torch.ones(2, 5, dtype=torch.float64))
 
 
+def frequencies(base: float) -> torch.Tensor:
+    return rotary_frequencies(torch.arange(4, dtype=torch.float64), n_rotated=8, base=base)
+
+
+def at(start: int) -> View:
+    return View(start=start, causal=True)
+
+
 def test_rotary_scores_depend_on_the_distance_alone() -> None:
-    rotary = Rotary(context_length=64, d_head=8, base=10_000.0)
+    rotary = Rotary(context_length=64, frequencies=frequencies(10_000.0))
     q, k = torch.randn(2, 1, 1, 1, 8).double()
     scores = {
-        (m, n): (rotary.rotate(q, m) * rotary.rotate(k, n)).sum()
+        (m, n): (rotary.rotate(q, at(m)) * rotary.rotate(k, at(n))).sum()
         for m, n in ((3, 1), (40, 38), (61, 59))
     }
     first, *others = scores.values()
@@ -66,9 +75,9 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
 
 
 def test_rotary_keeps_lengths() -> None:
-    rotary = Rotary(context_length=32, d_head=8, base=100.0)
+    rotary = Rotary(context_length=32, frequencies=frequencies(100.0))
     x = torch.randn(1, 2, 20, 8)
-    torch.testing.assert_close(rotary.rotate(x, 5).norm(dim=-1), x.norm(dim=-1))
+    torch.testing.assert_close(rotary.rotate(x, at(5)).norm(dim=-1), x.norm(dim=-1))
 
 
 def test_grouped_heads_equal_full_heads_with_repeated_keys() -> None:
@@ -93,12 +102,12 @@ def test_fused_attention_equals_the_equation() -> None:
     def heads(y: torch.Tensor) -> torch.Tensor:
         return y.unflatten(-1, (4, 4)).transpose(1, 2)
 
-    q = positions.rotate(heads(attention.query(x)), 0)
-    k = positions.rotate(heads(attention.key(x)), 0)
+    q = positions.rotate(heads(attention.query(x)), at(0))
+    k = positions.rotate(heads(attention.key(x)), at(0))
     scores = q @ k.mT / math.sqrt(4) + torch.full((6, 6), -math.inf).triu(1).double()
     mixed = (scores.softmax(-1) @ heads(attention.value(x))).transpose(1, 2).flatten(2)
     cache = KeyValueCache(context_length=16)
-    torch.testing.assert_close(attention.output(mixed), attention(x, positions, cache))
+    torch.testing.assert_close(attention.output(mixed), attention(x, positions, at(0), cache))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +165,10 @@ def test_initialisation_has_the_standard_deviation_it_claims(weights, std, outpu
 def test_a_users_own_module_can_be_a_part() -> None:
     from torch import nn
 
-    from pellucid.model import Block, NoPositions, Stack, Transformer
+    from pellucid.model import Block, Head, NoPositions, Stack, Transformer
 
     class Average(nn.Module):
-        def forward(self, x, positions, cache):  # type: ignore[no-untyped-def]
+        def forward(self, x, positions, view, cache):  # type: ignore[no-untyped-def]
             return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
     block = Block(
@@ -171,9 +180,9 @@ def test_a_users_own_module_can_be_a_part() -> None:
     )
     model = Transformer(
         token_embedding=nn.Embedding(11, 8),
-        decoder=Stack(blocks=[block], positions=NoPositions()),
+        decoder=Stack(blocks=[block], positions=NoPositions(), causal=True),
         context_length=5,
-        tied=False,
+        head=Head(tied=False),
     )
     assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 11)
 

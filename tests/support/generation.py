@@ -25,6 +25,15 @@ class Scripted:
         self._scripts = scripts
         self._lengths = lengths
 
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return self.head_weight.device
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The states themselves."""
+        return hidden @ self.head_weight.T
+
     def eval(self) -> None:
         """There is no dropout to turn off."""
 
@@ -34,7 +43,7 @@ class Scripted:
 
     def hidden_states(self, ids: Tensor, caches: list[KeyValueCache]) -> Tensor:
         """One-hot states: with the identity as head they are the logits."""
-        caches[0].length += ids.shape[1]
+        caches[0].advance(ids.shape[1])
         at = caches[0].length
         following = [
             script[min(max(at - length, 0), len(script) - 1)]

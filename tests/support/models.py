@@ -67,6 +67,50 @@ VARIANTS: dict[str, config.Transformer] = {
     "squared relu": with_stack(
         feed_forward=config.MLP(d_ff=32, activation="relu_squared", bias=False)
     ),
+    "sines before cosines": with_stack(
+        positions=config.Sinusoidal(base=100.0, pairing="half_split", offset=2, down_to_base=True)
+    ),
+    "interleaved rotary": with_stack(positions=config.Rotary(base=100.0, pairing="interleaved")),
+    "partial rotary": with_stack(positions=config.Rotary(base=100.0, n_features=2)),
+    "stretched rotary": with_stack(
+        positions=config.Rotary(base=100.0, scaling=config.LinearScaling(factor=2.0))
+    ),
+    "shaw": with_stack(positions=config.ShawRelative(max_distance=3, values=False)),
+    "shaw with values": with_stack(positions=config.ShawRelative(max_distance=3, values=True)),
+    "bucketed": with_stack(positions=config.BucketedBias(n_buckets=8, max_distance=12)),
+    "alibi": with_stack(positions=config.ALiBi()),
+    "values of their own width": with_attention(d_value=7),
+    "window": with_attention(window=8),
+    "soft cap": with_attention(soft_cap=2.0, scale=0.3),
+    "sinks": with_attention(sinks=True),
+    "qk-norm over all heads": with_attention(
+        qk_norm=config.RMSNorm(eps=1e-6), qk_norm_over="all_heads", n_kv_heads=2
+    ),
+    "alternating": with_stack(
+        attention=config.Alternating(
+            layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention)
+        )
+    ),
+    "unit offset": with_stack(norm=config.RMSNorm(eps=1e-6, unit_offset=True)),
+    "group norm": with_stack(norm=config.GroupNorm(eps=1e-6, n_groups=4)),
+    "sandwich": with_stack(residual=config.SandwichNorm()),
+    "output norm": with_stack(residual=config.OutputNorm()),
+    "deep norm": with_stack(residual=config.DeepNorm(alpha=1.7, beta=0.5)),
+    "parallel": with_stack(residual=config.Parallel()),
+    "input norm": with_stack(input_norm=config.LayerNorm(eps=1e-5, bias=True)),
+    "weight norm": with_stack(reparametrisation=config.WeightNorm()),
+    "spectral norm": with_stack(reparametrisation=config.SpectralNorm(power_iterations=2)),
+    "busy head": replace(
+        BASE,
+        head=config.LanguageHead(
+            bias=True,
+            transform=config.HeadTransform(
+                activation="gelu", norm=config.LayerNorm(eps=1e-5, bias=True)
+            ),
+            soft_cap=5.0,
+            scaled=True,
+        ),
+    ),
     "tied and scaled": replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
 }
 

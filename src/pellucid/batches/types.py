@@ -20,6 +20,8 @@ IGNORED = -100
 class TokenBatch:
     """Token ids, and for each position the token to predict there (or `IGNORED`).
 
+    `documents` numbers the document of each token, where none is to look into another.
+
     `n_supervised` is the number of targets that are not ignored: known where the batch is made,
     so that nobody has to ask the device for it.
     """
@@ -27,6 +29,7 @@ class TokenBatch:
     ids: Int[Tensor, "batch time"]
     targets: Int[Tensor, "batch time"]
     n_supervised: int
+    documents: Int[Tensor, "batch time"] | None = None
 
 
 @runtime_checkable
@@ -38,7 +41,19 @@ class LanguageModel(Protocol):
         """The matrix that turns hidden states into logits."""
         ...
 
-    def hidden_states(self, ids: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time d_model"]:
+    @property
+    def head_bias(self) -> Float[Tensor, " vocab"] | None:
+        """What is added to the logits, where anything is."""
+        ...
+
+    @property
+    def soft_cap(self) -> float | None:
+        """c, where logits are capped by c tanh(z / c)."""
+        ...
+
+    def hidden_states(
+        self, ids: Int[Tensor, "batch time"], *, documents: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time d_model"]:
         """The final hidden states, after the last norm: what the head reads."""
         ...
 

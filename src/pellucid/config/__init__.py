@@ -22,6 +22,7 @@ from pellucid.config.initialisation import (
     He,
     Initialisation,
     Normal,
+    Outputs,
     Xavier,
 )
 from pellucid.config.model import (
@@ -156,6 +157,7 @@ __all__ = [
     "OneAttention",
     "Optimiser",
     "OutputNorm",
+    "Outputs",
     "Parallel",
     "Plan",
     "Positions",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pellucid.config.checks import at_least, fraction, positive
-from pellucid.config.norms import Norm
+from pellucid.config.norms import GroupNorm, Norm
 from pellucid.errors import ConfigError
 
 
@@ -51,6 +51,11 @@ class MultiHead:
             given = getattr(self, name)
             if given is not None:
                 at_least(name, given, least)
+        if isinstance(self.qk_norm, GroupNorm) and self.d_head % self.qk_norm.n_groups:
+            raise ConfigError(
+                f"d_head must be a multiple of qk_norm.n_groups, was {self.d_head} and "
+                f"{self.qk_norm.n_groups}"
+            )
         for name in ("scale", "soft_cap"):
             given = getattr(self, name)
             if given is not None:

@@ -31,6 +31,9 @@ class Xavier:
     """std = sqrt(2 / (n_in + n_out)): a compromise between forward and backward variance."""
 
 
+Outputs = Literal["plain", "depth_scaled", "zero"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialisation:
     """How weights start; `outputs` says what happens to the projections that write the residual.
@@ -41,7 +44,7 @@ class Initialisation:
 
     weights: Normal | He | Xavier
     embedding_std: float
-    outputs: Literal["plain", "depth_scaled", "zero"]
+    outputs: Outputs
 
     def __post_init__(self) -> None:
         positive("embedding_std", self.embedding_std)

@@ -9,7 +9,6 @@ There is no architectural default: presets say everything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from pellucid.config.attention import Alternating, Attention, MultiHead, OneAttention
 from pellucid.config.checks import at_least, fraction, positive
@@ -65,17 +64,33 @@ class Stack:
             )
 
     @property
+    def pattern(self) -> tuple[OneAttention, ...]:
+        """The kinds of attention that take turns, the first layer's first; mostly one."""
+        if isinstance(self.attention, Alternating):
+            return self.attention.layers
+        return (self.attention,)
+
+    @property
     def layers(self) -> tuple[OneAttention, ...]:
         """The attention of each layer, the first layer first."""
-        kinds = self.attention.layers if isinstance(self.attention, Alternating) else None
-        if kinds is None:
-            return (cast("OneAttention", self.attention),) * self.n_layers
+        kinds = self.pattern
         return tuple(kinds[layer % len(kinds)] for layer in range(self.n_layers))
 
     @property
     def d_head(self) -> int:
         """The features of one head, the same in every layer."""
-        return self.layers[0].d_head
+        return self.pattern[0].d_head
+
+    @property
+    def d_value(self) -> int:
+        """The features of one head's values, in the first layer."""
+        first = self.pattern[0]
+        return first.value_width if isinstance(first, MultiHead) else first.d_head
+
+    @property
+    def n_heads(self) -> int:
+        """The number of heads of the first layer."""
+        return self.pattern[0].n_heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

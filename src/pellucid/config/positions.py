@@ -26,13 +26,15 @@ class Learned:
 class Sinusoidal:
     """Fixed sines and cosines of the position, added to the token embedding.
 
-    "interleaved" puts each sine beside its cosine; "halves" all sines before all cosines. The
-    first token stands at position `offset`.
+    "interleaved" puts each cosine beside its sine, "half_split" all sines before all cosines. The
+    first token stands at position `offset`. `down_to_base`: the slowest frequency is 1 / base
+    itself, as in tensor2tensor and fairseq.
     """
 
     base: float
-    layout: Literal["interleaved", "halves"] = "interleaved"
+    pairing: Literal["interleaved", "half_split"] = "interleaved"
     offset: int = 0
+    down_to_base: bool = False
 
     def __post_init__(self) -> None:
         positive("base", self.base)

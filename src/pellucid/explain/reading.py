@@ -77,5 +77,5 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
             for place, token in enumerate(ids[1:])
         ),
         follows=likeliest[-1],
-        guessing_bits=math.log2(model.head_weight.shape[0]),
+        guessing_bits=math.log2(model.token_embedding.num_embeddings),
     )

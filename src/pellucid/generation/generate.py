@@ -86,7 +86,7 @@ def continue_tokens(
     """
     if not prompts or not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
-    device = model.head_weight.device
+    device = model.device
     random = [_generator(sampling.seed, row) for row in range(len(prompts))]
     lengths = [len(prompt) for prompt in prompts]
     known = min(lengths)
@@ -165,7 +165,7 @@ class _Reader:
             self.caches = self.model.new_caches()
         unseen = start + self.caches[0].length
         hidden = self.model.hidden_states(ids[:, unseen:], self.caches)[:, -1]
-        return (hidden @ self.model.head_weight.t()).float()
+        return self.model.logits(hidden).float()
 
 
 def stream(

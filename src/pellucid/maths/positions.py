@@ -1,6 +1,6 @@
-"""Positions as functions of whole numbers: sinusoids to add, angles to turn by.
+"""Positions as vectors that are added: sines and cosines of each position at falling frequencies.
 
-Comes in: positions. Goes out: arrays. It does not know attention.
+Comes in: positions. Goes out: one vector for each. It does not know what it is added to.
 """
 
 from __future__ import annotations
@@ -8,37 +8,44 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.rotary import Pairing, angles_at, check_pairing, to_interleaved
 
 
-def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
-    """The angle by which each pair of features is turned at each position.
+def sinusoid(
+    positions: Array,
+    *,
+    d_model: int,
+    base: float,
+    pairing: Pairing = "interleaved",
+    offset: float = 0.0,
+    down_to_base: bool = False,
+) -> Array:
+    """Sines and cosines of each position at falling frequencies.
 
-    theta_i = base^(-2 i / d_head),  angle = position theta_i,  i = 0 ... d_head / 2 - 1
+    PE(pos, 2i) = sin((pos + offset) theta_i),  PE(pos, 2i + 1) = cos(the same)
+    theta_i = base^(-i / n),  i = 0 ... n - 1,  n = d_model / 2
 
-    Args:
-        positions: (time,), floating. Returns (time, d_head / 2).
-    Units:
-        Radians.
-    Source:
-        Su et al. 2021, "RoFormer", eq. 15.
-    """
-    xp = namespace(positions)
-    exponents = xp.arange(0, d_head, 2, dtype=positions.dtype, device=positions.device) / d_head
-    theta = xp.exp(-exponents * math.log(base))
-    return xp.expand_dims(positions, axis=-1) * theta
-
-
-def sinusoid(positions: Array, *, d_model: int, base: float) -> Array:
-    """Sines and cosines of each position at falling frequencies, interleaved.
-
-    PE(pos, 2i) = sin(pos / base^(2i / d_model)),  PE(pos, 2i + 1) = cos(the same)
+    The vector at pos + k is that at pos turned by the angles k theta_i, whatever pos is.
 
     Args:
         positions: (time,), floating. Returns (time, d_model).
+        pairing: "interleaved" puts each cosine beside its sine, as the formula does; "half_split"
+            puts all sines before all cosines, as tensor2tensor and fairseq do.
+        offset: added to each position; fairseq counts from the id of padding + 1.
+        down_to_base: theta_i = base^(-i / (n - 1)), so that the last is 1 / base itself, as in
+            tensor2tensor and fairseq.
+    Raises:
+        ValueError: `pairing` is neither of the two.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+    See also:
+        `rotate`, which turns queries and keys by the same angles.
     """
+    check_pairing(pairing)
     xp = namespace(positions)
-    angles = rotary_angles(positions, d_head=d_model, base=base)
-    pairs = xp.stack((xp.sin(angles), xp.cos(angles)), axis=-1)
-    return xp.reshape(pairs, (positions.shape[0], d_model))
+    n = d_model // 2
+    steps = max(n - 1, 1) if down_to_base else n
+    exponents = xp.arange(n, dtype=positions.dtype, device=positions.device) / steps
+    angles = angles_at(positions + offset, xp.exp(-exponents * math.log(base)))
+    halves = xp.concat((xp.sin(angles), xp.cos(angles)), axis=-1)
+    return to_interleaved(halves) if pairing == "interleaved" else halves

@@ -5,33 +5,72 @@ No part knows losses, text, presets, or who is watching.
 """
 
 from pellucid.model.assemble import assemble
-from pellucid.model.attention import MultiHeadAttention
-from pellucid.model.blocks import Block, Stack
+from pellucid.model.attention import (
+    CrossAttention,
+    Encoded,
+    Heads,
+    MultiHeadAttention,
+    QueryKeyNorms,
+    Scores,
+)
+from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
-from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
-from pellucid.model.residuals import no_residual, post_norm, pre_norm
+from pellucid.model.heads import Head, HeadTransform
+from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.relative import ALiBi, BucketedBias, ShawRelative
+from pellucid.model.residuals import (
+    Sandwich,
+    deep_norm,
+    no_residual,
+    output_norm,
+    post_norm,
+    pre_norm,
+    sandwich_norm,
+)
+from pellucid.model.rotary import Rotary
 from pellucid.model.transformer import Transformer
+from pellucid.model.views import View, look
 
 __all__ = [
     "MLP",
+    "ALiBi",
+    "BatchNorm",
     "Block",
+    "BucketedBias",
+    "CrossAttention",
+    "Encoded",
     "GatedMLP",
+    "GroupNorm",
+    "Head",
+    "HeadTransform",
+    "Heads",
+    "InstanceNorm",
     "KeyValueCache",
     "LayerNorm",
     "Learned",
     "MultiHeadAttention",
     "NoCache",
     "NoPositions",
+    "ParallelBlock",
     "Positions",
+    "QueryKeyNorms",
     "RMSNorm",
     "Rotary",
+    "Sandwich",
+    "Scores",
+    "ShawRelative",
     "Sinusoidal",
     "Stack",
     "Transformer",
+    "View",
     "assemble",
+    "deep_norm",
+    "look",
     "no_residual",
+    "output_norm",
     "post_norm",
     "pre_norm",
+    "sandwich_norm",
 ]

@@ -6,39 +6,30 @@ branching on kinds is here; no other file of this room reads a config.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import assert_never
 
 import torch
 from torch import nn
 
 from pellucid import config
-from pellucid.maths import depth_scale, he_std, xavier_std
-from pellucid.model.attention import MultiHeadAttention
-from pellucid.model.blocks import Block, Stack
-from pellucid.model.feed_forward import (
-    MLP,
-    Activate,
-    GatedMLP,
-    gelu,
-    gelu_tanh,
-    relu,
-    relu_squared,
-    silu,
+from pellucid.maths import depth_scale
+from pellucid.model import assemble_parts as parts
+from pellucid.model.attention import (
+    CrossAttention,
+    Heads,
+    MultiHeadAttention,
+    QueryKeyNorms,
+    Scores,
 )
-from pellucid.model.initialisation import Std, initialise
-from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
-from pellucid.model.residuals import Rule, no_residual, post_norm, pre_norm
+from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.heads import Head
+from pellucid.model.initialisation import initialise
+from pellucid.model.reparametrisation import spectral_norm, weight_norm
+from pellucid.model.residuals import Sandwich
 from pellucid.model.transformer import Transformer
 from pellucid.typed import own_randomness
-
-_ACTIVATIONS: dict[config.Activation, Activate] = {
-    "relu": relu,
-    "relu_squared": relu_squared,
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-    "silu": silu,
-}
 
 
 def assemble(model: config.Transformer, *, seed: int) -> Transformer:
@@ -52,127 +43,171 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     # torch's own first weights are drawn from its global generator, which is not ours to move
     with own_randomness():
         transformer = _build(model)
-    if not transformer.head_weight.is_meta:
-        initialise(
-            transformer,
-            weights=_std(model.initialisation.weights),
-            embedding_std=model.initialisation.embedding_std,
-            output_scale=_output_scale(model),
-            generator=torch.Generator().manual_seed(seed),
-        )
+        if transformer.device.type != "meta":
+            initialise(
+                transformer,
+                weights=parts.std(model.initialisation.weights),
+                embedding_std=model.initialisation.embedding_std,
+                scale_of=_scale_of(model),
+                generator=torch.Generator().manual_seed(seed),
+            )
+        _reparametrise(transformer, model)
     return transformer
 
 
 def _build(model: config.Transformer) -> Transformer:
-    stack = model.decoder
+    d_model, segments = model.d_model, model.embedding.segments
     return Transformer(
-        token_embedding=nn.Embedding(model.rows, model.d_model),
-        decoder=Stack(
-            blocks=[_block(model) for _ in range(stack.n_layers)],
-            positions=_positions(model),
-            final_norm=_norm(stack.norm, model.d_model) if stack.final_norm else None,
-            dropout=stack.dropout,
-        ),
+        token_embedding=nn.Embedding(model.rows, d_model),
         context_length=model.context_length,
-        tied=model.embedding.tied,
-        scaled=model.embedding.scaled,
+        encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
+        decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
+        head=_head(model),
+        embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
+        segment_embedding=None if segments is None else nn.Embedding(segments, d_model),
+        pooler=nn.Linear(d_model, d_model) if model.pooler else None,
     )
 
 
-def _block(model: config.Transformer) -> Block:
-    stack = model.decoder
-    return Block(
-        attention=_attention(stack.attention, model.d_model),
-        feed_forward=_feed_forward(stack.feed_forward, model.d_model),
-        attention_norm=_norm(stack.norm, model.d_model),
-        feed_forward_norm=_norm(stack.norm, model.d_model),
-        residual=_residual(stack.residual),
+def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Stack:
+    d_model = model.d_model
+    return Stack(
+        blocks=[_block(stack, attention, d_model) for attention in stack.layers],
+        positions=parts.positions(model, stack, causal=causal),
+        causal=causal,
+        input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
+        final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.dropout,
     )
 
 
-def _attention(attention: config.Attention, d_model: int) -> nn.Module:
-    qk_norm = attention.qk_norm
-    return MultiHeadAttention(
-        d_model=d_model,
-        n_heads=attention.n_heads,
-        n_kv_heads=attention.n_kv_heads,
-        d_head=attention.d_head,
-        qkv_bias=attention.qkv_bias,
-        out_bias=attention.out_bias,
-        query_norm=None if qk_norm is None else _norm(qk_norm, attention.d_head),
-        key_norm=None if qk_norm is None else _norm(qk_norm, attention.d_head),
-        dropout=attention.dropout,
+def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
+    def norm() -> nn.Module:
+        if isinstance(stack.residual, config.SandwichNorm):
+            before, after = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
+            return Sandwich(before=before, after=after)
+        return parts.norm(stack.norm, d_model)
+
+    crossed = stack.cross_attention
+    block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
+    return block(
+        attention=_attention(attention, d_model),
+        feed_forward=parts.feed_forward(stack.feed_forward, d_model),
+        attention_norm=norm(),
+        feed_forward_norm=norm(),
+        residual=parts.residual(stack.residual),
+        cross_attention=None if crossed is None else _cross_attention(crossed, d_model),
+        cross_attention_norm=None if crossed is None else norm(),
+        dropout=stack.dropout,
     )
 
 
-def _feed_forward(feed_forward: config.FeedForward, d_model: int) -> nn.Module:
-    activation = _ACTIVATIONS[feed_forward.activation]
-    match feed_forward:
-        case config.MLP(d_ff=d_ff, bias=bias):
-            return MLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
-        case config.GatedMLP(d_ff=d_ff, bias=bias):
-            return GatedMLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
+def _head(model: config.Transformer) -> Head | None:
+    match model.head:
+        case config.NoHead():
+            return None
+        case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
+            return Head(
+                tied=model.embedding.tied,
+                bias=bias,
+                transform=None if transform is None else parts.transform(transform, model.d_model),
+                soft_cap=cap,
+                scaled=scaled,
+            )
         case _:
-            assert_never(feed_forward)
+            assert_never(model.head)
 
 
-def _norm(norm: config.Norm, width: int) -> nn.Module:
-    match norm:
-        case config.LayerNorm(eps=eps, bias=bias):
-            return LayerNorm(width, eps=eps, bias=bias)
-        case config.RMSNorm(eps=eps):
-            return RMSNorm(width, eps=eps)
+def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
+    match attention:
+        case config.MultiHead():
+            return MultiHeadAttention(
+                d_model=d_model,
+                heads=_heads(attention),
+                qkv_bias=attention.qkv_bias,
+                out_bias=attention.out_bias,
+                scores=_scores(attention),
+                norms=_query_key_norms(attention),
+                window=attention.window,
+            )
+        case config.LinearAttention() | config.NeuralMemory():
+            raise NotImplementedError
         case _:
-            assert_never(norm)
+            assert_never(attention)
 
 
-def _positions(model: config.Transformer) -> Positions:
-    length, d_model = model.context_length, model.d_model
-    positions: config.Positions = model.decoder.positions
-    match positions:
-        case config.NoPositions():
-            return NoPositions()
-        case config.Learned():
-            return Learned(context_length=length, d_model=d_model)
-        case config.Sinusoidal(base=base):
-            return Sinusoidal(context_length=length, d_model=d_model, base=base)
-        case config.Rotary(base=base):
-            d_head = model.decoder.attention.d_head
-            return Rotary(context_length=length, d_head=d_head, base=base)
-        case _:
-            assert_never(positions)
+def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:
+    return CrossAttention(
+        d_model=d_model,
+        heads=_heads(attention),
+        qkv_bias=attention.qkv_bias,
+        out_bias=attention.out_bias,
+        scores=_scores(attention),
+    )
 
 
-def _residual(residual: config.Residual) -> Rule:
-    match residual:
-        case config.PreNorm():
-            return pre_norm
-        case config.PostNorm():
-            return post_norm
-        case config.NoResidual():
-            return no_residual
-        case _:
-            assert_never(residual)
+def _heads(attention: config.MultiHead) -> Heads:
+    return Heads(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.d_value)
 
 
-def _std(weights: config.Normal | config.He | config.Xavier) -> Std:
-    match weights:
-        case config.Normal(std=std):
-            return lambda n_in, n_out: std
-        case config.He():
-            return lambda n_in, n_out: he_std(n_in)
-        case config.Xavier():
-            return xavier_std
-        case _:
-            assert_never(weights)
+def _scores(attention: config.MultiHead) -> Scores:
+    return Scores(attention.scale, attention.soft_cap, attention.sinks, attention.dropout)
 
 
-def _output_scale(model: config.Transformer) -> float:
-    match model.initialisation.outputs:
+def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
+    norm = attention.qk_norm
+    if norm is None:
+        return None
+    d_head, at_once = attention.d_head, attention.qk_norm_over == "all_heads"
+    return QueryKeyNorms(
+        query=parts.norm(norm, d_head * attention.n_heads if at_once else d_head),
+        key=parts.norm(norm, d_head * attention.n_kv_heads if at_once else d_head),
+        over_all_heads=at_once,
+    )
+
+
+def _scale_of(model: config.Transformer) -> Callable[[str], float]:
+    """How many times as large a matrix starts, by its name: its stack and its place in a block."""
+    stacks = {"encoder.": model.encoder, "decoder.": model.decoder}
+
+    def scale_of(name: str) -> float:
+        for prefix, stack in stacks.items():
+            if stack is not None and name.startswith(prefix):
+                return _scale_in(stack, name, model.initialisation.outputs)
+        return 1.0
+
+    return scale_of
+
+
+def _scale_in(stack: config.Stack, name: str, outputs: config.Outputs) -> float:
+    writes = name.endswith(("attention.output", ".down"))
+    scale = 1.0
+    if isinstance(stack.residual, config.DeepNorm) and (
+        writes or name.endswith(("attention.value", ".up", ".gate"))
+    ):
+        scale = stack.residual.beta
+    if not writes:
+        return scale
+    match outputs:
         case "plain":
-            return 1.0
+            return scale
         case "depth_scaled":
-            return depth_scale(model.decoder.n_layers)
+            return scale * depth_scale(stack.n_layers)
         case "zero":
             return 0.0
+
+
+def _reparametrise(transformer: Transformer, model: config.Transformer) -> None:
+    for built, stack in (
+        (transformer.encoder, model.encoder),
+        (transformer.decoder, model.decoder),
+    ):
+        if built is None or stack is None or stack.reparametrisation is None:
+            continue
+        match stack.reparametrisation:
+            case config.WeightNorm():
+                weight_norm(built)
+            case config.SpectralNorm(power_iterations=power_iterations):
+                spectral_norm(built, power_iterations=power_iterations)
+            case _:
+                assert_never(stack.reparametrisation)

@@ -1,92 +1,192 @@
 """Attention: each token gathers from the tokens it may see.
 
-Comes in: hidden states, the stack's positions, one layer's cache. Goes out: the same shape. It does
-not know which scheme of positions it calls, nor whether anything is cached or watched.
+Comes in: hidden states, the stack's positions, a view, one layer's cache. Goes out: the same shape.
+It does not know which scheme of positions it calls, nor whether anything is cached or watched.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from pellucid.model.cache import NoCache
-from pellucid.model.positions import Positions
+from pellucid.model.cache import KeysAndValues, NoCache
+from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
+from pellucid.model.scores import Scoring, gather
+from pellucid.model.views import View
 
 
-class MultiHeadAttention(nn.Module):
-    """Causal scaled dot-product attention in heads; fewer key/value heads make it grouped.
+class Encoded(NamedTuple):
+    """What an encoder made of a text, and which of its tokens are real."""
 
-    softmax(q k^T / sqrt(d_head) + mask) v, in torch's fused kernel: the weights are not formed.
+    states: Float[Tensor, "batch source d_model"]
+    padding: Bool[Tensor, "batch source"] | None = None
+
+
+class Heads(NamedTuple):
+    """How many heads, and how many features each has; `d_value` is d_head where it is left out."""
+
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_value: int | None = None
+
+
+class Scores(NamedTuple):
+    """How scores are made and read; what is left out is not there.
+
+    `scale` is 1 / sqrt(d_head) where it is left out.
+    """
+
+    scale: float | None = None
+    soft_cap: float | None = None
+    sinks: bool = False
+    dropout: float = 0.0
+
+
+PLAIN_SCORES = Scores()
+
+
+class QueryKeyNorms(NamedTuple):
+    """Norms of queries and keys, each over one head, or over all heads at once."""
+
+    query: nn.Module
+    key: nn.Module
+    over_all_heads: bool = False
+
+
+class _Attention(nn.Module):
+    """What self- and cross-attention share: projections into heads and back, and how to score."""
+
+    def __init__(
+        self, *, d_model: int, heads: Heads, scores: Scores, qkv_bias: bool, out_bias: bool
+    ) -> None:
+        super().__init__()
+        n_heads, n_kv_heads, d_head, d_value = heads
+        d_value = d_head if d_value is None else d_value
+        self.n_heads = n_heads
+        self.n_kv_heads = n_kv_heads
+        self.scale = 1 / math.sqrt(d_head) if scores.scale is None else scores.scale
+        self.soft_cap = scores.soft_cap
+        self.dropout = scores.dropout
+        self.sinks = nn.Parameter(torch.zeros(n_heads)) if scores.sinks else None
+        self.query = nn.Linear(d_model, n_heads * d_head, bias=qkv_bias)
+        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
+        self.value = nn.Linear(d_model, n_kv_heads * d_value, bias=qkv_bias)
+        self.output = nn.Linear(n_heads * d_value, d_model, bias=out_bias)
+
+    def scoring(self) -> Scoring:
+        """How scores are made and read, now."""
+        dropout = self.dropout if self.training else 0.0
+        return Scoring(self.scale, self.soft_cap, self.sinks, dropout)
+
+
+class MultiHeadAttention(_Attention):
+    """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
+
+    softmax(q k^T / sqrt(d_head) + mask) v. `window`: each query sees that many keys at most. Norms
+    of queries and keys are over one head, or over all at once, as wide as they are.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Ainslie et al. 2023, "GQA";
-        Henry et al. 2020, "Query-Key Normalization for Transformers" (norms on q and k).
+        Henry et al. 2020, "Query-Key Normalization for Transformers" (norms on q and k);
+        Beltagy et al. 2020, "Longformer" (windows); Gemma Team 2024, "Gemma 2" (soft caps);
+        Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
     """
 
     def __init__(
         self,
         *,
         d_model: int,
-        n_heads: int,
-        n_kv_heads: int,
-        d_head: int,
+        heads: Heads,
         qkv_bias: bool,
         out_bias: bool,
-        query_norm: nn.Module | None = None,
-        key_norm: nn.Module | None = None,
-        dropout: float = 0.0,
+        scores: Scores = PLAIN_SCORES,
+        norms: QueryKeyNorms | None = None,
+        window: int | None = None,
     ) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.n_kv_heads = n_kv_heads
-        self.dropout = dropout
-        self.query = nn.Linear(d_model, n_heads * d_head, bias=qkv_bias)
-        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
-        self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
-        self.query_norm = query_norm or nn.Identity()
-        self.key_norm = key_norm or nn.Identity()
-        self.output = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
+        super().__init__(
+            d_model=d_model, heads=heads, scores=scores, qkv_bias=qkv_bias, out_bias=out_bias
+        )
+        norms = norms or QueryKeyNorms(nn.Identity(), nn.Identity())
+        self.query_norm, self.key_norm, self.norms_over_all_heads = norms
+        self.window = window
 
     def forward(
-        self, x: Float[Tensor, "batch time d_model"], positions: Positions, cache: NoCache
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        positions: Positions,
+        view: View,
+        cache: NoCache,
     ) -> Float[Tensor, "batch time d_model"]:
-        """What each token gathers from itself and those before it."""
-        x, start = for_products(x), cache.length
-        q = self.query_norm(_heads(self.query(x), self.n_heads))
-        k = self.key_norm(_heads(self.key(x), self.n_kv_heads))
-        v = _heads(self.value(x), self.n_kv_heads)
-        q, k = positions.rotate(q, start), positions.rotate(k, start)
-        keys, values = cache.extend(k, v)
-        n_queries = q.shape[2]
-        mixed = F.scaled_dot_product_attention(
-            q,
-            keys,
-            values,
-            attn_mask=_mask(n_queries, start, q.device),
-            is_causal=start == 0 and n_queries > 1,
-            dropout_p=self.dropout if self.training else 0.0,
-            enable_gqa=self.n_kv_heads != self.n_heads,
+        """What each token gathers from those it may see."""
+        x = for_products(x)
+        q = self._normed(self.query(x), self.query_norm, self.n_heads)
+        k = self._normed(self.key(x), self.key_norm, self.n_kv_heads)
+        v = split_heads(self.value(x), self.n_kv_heads)
+        q, k = positions.rotate(q, view), positions.rotate(k, view)
+        view = view.within(self.window, q.shape[2], q.device)
+        mixed = gather(q, cache.extend(k, v), self.scoring(), positions, view)
+        return self.output(join_heads(mixed))
+
+    def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:
+        if self.norms_over_all_heads:
+            return split_heads(norm(x), n_heads)
+        return norm(split_heads(x, n_heads))
+
+
+class CrossAttention(_Attention):
+    """Each token of a decoder gathers from what an encoder made of another text.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        heads: Heads,
+        qkv_bias: bool,
+        out_bias: bool,
+        scores: Scores = PLAIN_SCORES,
+    ) -> None:
+        super().__init__(
+            d_model=d_model, heads=heads, scores=scores, qkv_bias=qkv_bias, out_bias=out_bias
         )
-        return self.output(_joined(mixed))
+        #: the order of one text says nothing about the order of another
+        self.positions = NoPositions()
+
+    def forward(
+        self, x: Float[Tensor, "batch time d_model"], encoded: Encoded, cache: NoCache
+    ) -> Float[Tensor, "batch time d_model"]:
+        """What each token of `x` gathers from the encoder's states."""
+
+        def read() -> KeysAndValues:
+            states = for_products(encoded.states)
+            return KeysAndValues(
+                split_heads(self.key(states), self.n_kv_heads),
+                split_heads(self.value(states), self.n_kv_heads),
+            )
+
+        q = split_heads(self.query(for_products(x)), self.n_heads)
+        padding = encoded.padding
+        mask = None if padding is None else padding[:, None, None, :]
+        view = View(start=0, causal=False, mask=mask)
+        mixed = gather(q, cache.once(read), self.scoring(), self.positions, view)
+        return self.output(join_heads(mixed))
 
 
-def _heads(x: Tensor, n_heads: int) -> Tensor:
+def split_heads(x: Float[Tensor, "batch time width"], n_heads: int) -> Tensor:
     """(batch, time, heads * d_head) -> (batch, heads, time, d_head)."""
     batch, time, width = x.shape
     return x.view(batch, time, n_heads, width // n_heads).transpose(1, 2)
 
 
-def _joined(x: Tensor) -> Tensor:
+def join_heads(x: Float[Tensor, "batch heads time d_head"]) -> Tensor:
     """(batch, heads, time, d_head) -> (batch, time, heads * d_head)."""
     return x.transpose(1, 2).flatten(2)
-
-
-def _mask(n_queries: int, start: int, device: torch.device) -> Tensor | None:
-    """Which keys each query sees; None where the kernel's own causal mask, or none, is right."""
-    if start == 0 or n_queries == 1:
-        return None
-    seen = torch.arange(start + n_queries, device=device)
-    return seen <= torch.arange(start, start + n_queries, device=device)[:, None]

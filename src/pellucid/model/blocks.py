@@ -1,7 +1,7 @@
 """A block of attention and feed-forward, and a stack of them.
 
-Comes in: embedded tokens. Goes out: hidden states. A block is given its parts and its residual
-rule; it does not know which ones they are.
+Comes in: embedded tokens, and a view of which may see which. Goes out: hidden states. A block is
+given its parts and its residual rule; it does not know which ones they are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pellucid.model.attention import Encoded
 from pellucid.model.cache import NoCache
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule
+from pellucid.model.views import View
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each behind its norm and residual rule."""
+    """Attention, then feed-forward, each behind its norm and residual rule.
+
+    With `cross_attention`, between the two, it also looks at what an encoder made.
+    """
 
     def __init__(
         self,
@@ -27,53 +32,100 @@ class Block(nn.Module):
         attention_norm: nn.Module,
         feed_forward_norm: nn.Module,
         residual: Rule,
+        cross_attention: nn.Module | None = None,
+        cross_attention_norm: nn.Module | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.attention = attention
+        self.cross_attention = cross_attention
         self.feed_forward = feed_forward
         self.attention_norm = attention_norm
+        self.cross_attention_norm = cross_attention_norm
         self.feed_forward_norm = feed_forward_norm
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "batch time d_model"], positions: Positions, cache: NoCache
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        positions: Positions,
+        view: View,
+        cache: NoCache,
+        encoded: Encoded | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
         """The next state of the residual stream."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.dropout(self.attention(x, positions, cache))
-
-        def feed(x: Tensor) -> Tensor:
-            return self.dropout(self.feed_forward(x))
+            return self.dropout(self.attention(x, positions, view, cache))
 
         x = self.residual(x, self.attention_norm, attend)
-        return self.residual(x, self.feed_forward_norm, feed)
+        if self.cross_attention is not None and self.cross_attention_norm is not None:
+            cross_attention = self.cross_attention
+
+            def look_across(x: Tensor) -> Tensor:
+                return self.dropout(cross_attention(x, encoded, cache))
+
+            x = self.residual(x, self.cross_attention_norm, look_across)
+        return self.residual(x, self.feed_forward_norm, self._feed)
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return self.dropout(self.feed_forward(x))
+
+
+class ParallelBlock(Block):
+    """x + attention(norm(x)) + feed_forward(norm'(x)): both read the same state.
+
+    Source:
+        Black et al. 2022, "GPT-NeoX-20B", section 2.1.
+    """
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        positions: Positions,
+        view: View,
+        cache: NoCache,
+        encoded: Encoded | None = None,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The next state of the residual stream."""
+        attended = self.attention(self.attention_norm(x), positions, view, cache)
+        return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x))
 
 
 class Stack(nn.Module):
-    """Positions, blocks one after another, and a final norm where there is one."""
+    """Positions, blocks one after another, and a final norm where there is one.
+
+    A causal stack is a decoder: no token sees what comes after it.
+    """
 
     def __init__(
         self,
         *,
         blocks: Sequence[Block],
         positions: Positions,
+        causal: bool,
+        input_norm: nn.Module | None = None,
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.causal = causal
         self.positions = positions
+        self.input_norm = input_norm or nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "batch time d_model"], caches: Sequence[NoCache]
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        view: View,
+        caches: Sequence[NoCache],
+        encoded: Encoded | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
         """Hidden states of embedded tokens; one cache for each block."""
-        x = self.dropout(self.positions.embed(x, caches[0].length))
+        x = self.dropout(self.input_norm(self.positions.embed(x, view)))
         for block, cache in zip(self.blocks, caches, strict=True):
-            x = block(x, self.positions, cache)
+            x = block(x, self.positions, view, cache, encoded)
         return self.final_norm(x)

@@ -1,15 +1,16 @@
-"""Keys and values kept between calls, so that a new token costs one row and not the whole square.
+"""What a layer keeps between calls, so that a new token costs one row and not the whole square.
 
-Comes in: the keys and values of new tokens. Goes out: those of all tokens so far. `NoCache` returns
-its input: attention calls it always and never asks.
+Comes in: keys and values of new tokens, or a running state. Goes out: those of all tokens so far.
+`NoCache` returns its input: layers call it always and never ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -17,7 +18,11 @@ class KeysAndValues(NamedTuple):
     """The keys and values that queries may look at."""
 
     keys: Float[Tensor, "batch heads time d_head"]
-    values: Float[Tensor, "batch heads time d_head"]
+    values: Float[Tensor, "batch heads time d_value"]
+
+
+#: What a layer without keys carries on: tensors with the batch first.
+State = tuple[Tensor, ...]
 
 
 class NoCache:
@@ -29,10 +34,24 @@ class NoCache:
     def extend(
         self,
         keys: Float[Tensor, "batch heads time d_head"],
-        values: Float[Tensor, "batch heads time d_head"],
+        values: Float[Tensor, "batch heads time d_value"],
     ) -> KeysAndValues:
         """All keys and values so far: those just given."""
         return KeysAndValues(keys, values)
+
+    def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
+        """What does not change from call to call, such as an encoder's keys and values."""
+        return make()
+
+    def state(self) -> State | None:
+        """The running state that was kept last, or None before there is one."""
+        return None
+
+    def keep(self, state: State) -> None:
+        """Keep a running state for the next call."""
+
+    def advance(self, n_tokens: int) -> None:
+        """Every layer has read `n_tokens` more: told by the model, once a call."""
 
 
 class KeyValueCache(NoCache):
@@ -42,22 +61,50 @@ class KeyValueCache(NoCache):
         self.context_length = context_length
         self.length = 0
         self._store: KeysAndValues | None = None
+        self._fixed: KeysAndValues | None = None
+        self._state: State | None = None
+
+    def advance(self, n_tokens: int) -> None:
+        """Every layer has read `n_tokens` more: told by the model, once a call."""
+        self.length += n_tokens
 
     def extend(
         self,
         keys: Float[Tensor, "batch heads time d_head"],
-        values: Float[Tensor, "batch heads time d_head"],
+        values: Float[Tensor, "batch heads time d_value"],
     ) -> KeysAndValues:
         """All keys and values so far, those just given at the end."""
         if self._store is None:
-            batch, heads, _, width = keys.shape
-            room = (batch, heads, self.context_length, width)
-            self._store = KeysAndValues(
-                torch.empty(room, dtype=keys.dtype, device=keys.device),
-                torch.empty(room, dtype=values.dtype, device=values.device),
-            )
+            self._store = KeysAndValues(self._room(keys), self._room(values))
         start, end = self.length, self.length + keys.shape[2]
         self._store.keys[:, :, start:end] = keys
         self._store.values[:, :, start:end] = values
-        self.length = end
         return KeysAndValues(self._store.keys[:, :, :end], self._store.values[:, :, :end])
+
+    def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
+        """What the first call made."""
+        if self._fixed is None:
+            self._fixed = make()
+        return self._fixed
+
+    def state(self) -> State | None:
+        """The running state that was kept last, or None before there is one."""
+        return self._state
+
+    def keep(self, state: State) -> None:
+        """Keep a running state for the next call."""
+        self._state = state
+
+    def reorder(self, rows: Int[Tensor, " batch"]) -> None:
+        """Row i becomes what row `rows[i]` was: for a search that drops some and forks others."""
+        if self._store is not None:
+            self._store = KeysAndValues(*(part[rows] for part in self._store))
+        if self._fixed is not None:
+            self._fixed = KeysAndValues(*(part[rows] for part in self._fixed))
+        if self._state is not None:
+            self._state = tuple(part[rows] for part in self._state)
+
+    def _room(self, like: Tensor) -> Tensor:
+        batch, heads, _, width = like.shape
+        room = (batch, heads, self.context_length, width)
+        return torch.empty(room, dtype=like.dtype, device=like.device)

@@ -23,21 +23,19 @@ def initialise(
     *,
     weights: Std,
     embedding_std: float,
-    output_scale: float,
+    scale_of: Callable[[str], float],
     generator: torch.Generator,
 ) -> None:
-    """Draw every matrix; zero every bias; leave the norms' gains at one.
+    """Draw every matrix; zero every bias; leave the norms' gains as they are.
 
-    `output_scale` multiplies the standard deviation of the projections that write to the residual
-    stream (`attention.output`, `feed_forward.down`).
+    `scale_of` a module's name multiplies the standard deviation of its matrix.
     """
     with torch.no_grad():
         for name, module in named_modules(model).items():
             if isinstance(module, nn.Embedding):
                 module.weight.normal_(0.0, embedding_std, generator=generator)
             elif isinstance(module, nn.Linear):
-                scale = output_scale if name.endswith(("attention.output", ".down")) else 1.0
-                std = weights(module.in_features, module.out_features) * scale
+                std = weights(module.in_features, module.out_features) * scale_of(name)
                 module.weight.normal_(0.0, std, generator=generator)
                 if module.bias is not None:  # pyright: ignore[reportUnnecessaryComparison]
                     module.bias.zero_()

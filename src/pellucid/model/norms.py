@@ -36,18 +36,100 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * gain, over the last axis; computed in float32.
 
+    With `unit_offset` the gain is 1 + the weight.
+
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
+    """
+
+    def __init__(self, width: int, *, eps: float, unit_offset: bool = False) -> None:
+        super().__init__()
+        self.eps = eps
+        self.unit_offset = unit_offset
+        self.gain = nn.Parameter(torch.zeros(width) if unit_offset else torch.ones(width))
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """The normalised features."""
+        gain = self.gain + 1 if self.unit_offset else self.gain
+        return apply_function(_RMSNorm, x, gain, self.eps)
+
+
+class BatchNorm(nn.Module):
+    """(x - mean) / sqrt(var + eps) * gain + bias, each feature over all tokens of the batch.
+
+    While training by the batch's own statistics, which it also folds into running ones with the
+    weight `momentum`; in evaluation mode by the running ones. Leaks neighbours and the future.
+
+    Source:
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithms 1 and 2.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, width: int, *, eps: float, momentum: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.momentum = momentum
+        self.gain = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """The normalised features."""
+        normed = F.batch_norm(
+            x.flatten(0, -2),
+            self.running_mean,
+            self.running_var,
+            self.gain,
+            self.bias,
+            training=self.training,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
+        return normed.view_as(x)
+
+
+class GroupNorm(nn.Module):
+    """As LayerNorm, over each of `n_groups` groups of one token's features.
+
+    Source:
+        Wu and He 2018, "Group Normalization", eq. 7; here without axes of space.
+    """
+
+    def __init__(self, width: int, *, eps: float, n_groups: int) -> None:
+        super().__init__()
+        self.eps = eps
+        self.n_groups = n_groups
+        self.gain = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """The normalised features."""
+        tokens = x.flatten(0, -2)
+        return F.group_norm(tokens, self.n_groups, self.gain, self.bias, self.eps).view_as(x)
+
+
+class InstanceNorm(nn.Module):
+    """(x - mean) / sqrt(var + eps) * gain + bias, each feature over the time of one sequence.
+
+    Leaks the future, always.
+
+    Source:
+        Ulyanov et al. 2016, "Instance Normalization", eq. 4; time in the place of space.
     """
 
     def __init__(self, width: int, *, eps: float) -> None:
         super().__init__()
         self.eps = eps
         self.gain = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
 
-    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+    def forward(self, x: Float[Tensor, "*batch time width"]) -> Float[Tensor, "*batch time width"]:
         """The normalised features."""
-        return apply_function(_RMSNorm, x, self.gain, self.eps)
+        var, mean = torch.var_mean(x, dim=-2, correction=0, keepdim=True)
+        return (x - mean) * torch.rsqrt(var + self.eps) * self.gain + self.bias
 
 
 class _RMSNorm(torch.autograd.Function):

@@ -1,6 +1,6 @@
-"""Positions act in one of three places: on embeddings, on queries and keys, or on scores.
+"""Positions act where a scheme wants: on embeddings, on queries and keys, on scores, on values.
 
-Comes in: embeddings, queries or keys, and the position at which they start. Goes out: the same,
+Comes in: embeddings, queries, keys or weights, and a view of where they stand. Goes out: the same,
 told where they stand. The base class returns its input in all places; each scheme overrides one, so
 attention calls them always and never asks which scheme it is.
 """
@@ -11,23 +11,43 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pellucid.maths import rotary_angles, sinusoid
+from pellucid.maths import sinusoid
+from pellucid.maths.rotary import Pairing
+from pellucid.model.views import View
 
 
 class Positions(nn.Module):
     """No scheme: every place returns its input."""
 
+    #: Whether `add_values` does anything, which needs the weights of attention in the open.
+    adds_values: bool = False
+
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], start: int
+        self, x: Float[Tensor, "batch time d_model"], view: View
     ) -> Float[Tensor, "batch time d_model"]:
-        """What enters the first block; `start` is the position of the first token of `x`."""
+        """What enters the first block."""
         return x
 
     def rotate(
-        self, x: Float[Tensor, "batch heads time d_head"], start: int
+        self, x: Float[Tensor, "batch heads time d_head"], view: View
     ) -> Float[Tensor, "batch heads time d_head"]:
         """Queries or keys, before their scores are taken."""
         return x
+
+    def bias(
+        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+    ) -> Float[Tensor, ...] | None:
+        """What is added to the scores; broadcasts to (batch, heads, queries, keys)."""
+        return None
+
+    def add_values(
+        self,
+        mixed: Float[Tensor, "batch heads queries d_value"],
+        weights: Float[Tensor, "batch heads queries keys"],
+        view: View,
+    ) -> Float[Tensor, "batch heads queries d_value"]:
+        """What queries gathered, after the weights are known."""
+        return mixed
 
 
 class NoPositions(Positions):
@@ -47,14 +67,14 @@ class Learned(Positions):
         self.embedding = nn.Embedding(context_length, d_model)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], start: int
+        self, x: Float[Tensor, "batch time d_model"], view: View
     ) -> Float[Tensor, "batch time d_model"]:
-        """x + the vectors of the positions from `start` on."""
-        return x + self.embedding.weight[start : start + x.shape[1]]
+        """x + the vectors of its positions."""
+        return x + at_places(self.embedding.weight, x.shape[1], view)
 
 
 class Sinusoidal(Positions):
-    """Fixed sines and cosines, added to the embedding.
+    """Fixed sines and cosines, added to the embedding; the first token stands at `offset`.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
@@ -64,48 +84,39 @@ class Sinusoidal(Positions):
 
     table: Tensor
 
-    def __init__(self, *, context_length: int, d_model: int, base: float) -> None:
+    def __init__(
+        self,
+        *,
+        context_length: int,
+        d_model: int,
+        base: float,
+        pairing: Pairing = "interleaved",
+        offset: int = 0,
+        down_to_base: bool = False,
+    ) -> None:
         super().__init__()
         with torch.device("cpu"):  # a constant: real even in a model built on the meta device
-            positions = torch.arange(context_length, dtype=torch.float64)
-            table = sinusoid(positions, d_model=d_model, base=base).float()
+            table = sinusoid(
+                torch.arange(context_length, dtype=torch.float64),
+                d_model=d_model,
+                base=base,
+                pairing=pairing,
+                offset=offset,
+                down_to_base=down_to_base,
+            ).float()
         self.register_buffer("table", table, persistent=False)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], start: int
+        self, x: Float[Tensor, "batch time d_model"], view: View
     ) -> Float[Tensor, "batch time d_model"]:
-        """x + the sinusoids of the positions from `start` on."""
-        return x + self.table[start : start + x.shape[1]]
+        """x + the sinusoids of its positions."""
+        return x + at_places(self.table, x.shape[1], view)
 
 
-class Rotary(Positions):
-    """Queries and keys turned, so that their product depends on the distance alone.
-
-    Feature i is paired with feature i + d_head / 2 (the half-split layout of Llama's weights).
-
-    Source:
-        Su et al. 2021, "RoFormer", eq. 34.
-    See also:
-        `pellucid.maths.rotary_angles`.
-    """
-
-    cos: Tensor
-    sin: Tensor
-
-    def __init__(self, *, context_length: int, d_head: int, base: float) -> None:
-        super().__init__()
-        with torch.device("cpu"):  # a constant: real even in a model built on the meta device
-            positions = torch.arange(context_length, dtype=torch.float64)
-            angles = rotary_angles(positions, d_head=d_head, base=base)
-            both = torch.cat((angles, angles), dim=-1)
-        self.register_buffer("cos", both.cos().float(), persistent=False)
-        self.register_buffer("sin", both.sin().float(), persistent=False)
-
-    def rotate(
-        self, x: Float[Tensor, "batch heads time d_head"], start: int
-    ) -> Float[Tensor, "batch heads time d_head"]:
-        """x turned by the angles of the positions from `start` on."""
-        end = start + x.shape[-2]
-        cos, sin = self.cos[start:end].to(x.dtype), self.sin[start:end].to(x.dtype)
-        first, second = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-second, first), dim=-1) * sin
+def at_places(
+    table: Float[Tensor, "positions features"], time: int, view: View
+) -> Float[Tensor, "*batch time features"]:
+    """The rows of a table at the places of the tokens in hand."""
+    if view.places is not None:
+        return table[view.places]
+    return table[view.start : view.start + time]

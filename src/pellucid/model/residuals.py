@@ -1,4 +1,4 @@
-"""Where the norm stands and whether the input is carried past a layer: rules, a line each.
+"""Where the norm stands and what is carried past a layer: rules, a line each.
 
 Comes in: a state, a norm, a layer. Goes out: the next state. They hold no parameters.
 """
@@ -6,11 +6,21 @@ Comes in: a state, a norm, a layer. Goes out: the next state. They hold no param
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 Layer = Callable[[Tensor], Tensor]
-Rule = Callable[[Tensor, Layer, Layer], Tensor]
+Rule = Callable[[Tensor, Any, Layer], Tensor]
+
+
+class Sandwich(nn.Module):
+    """The two norms of `sandwich_norm`: of what a layer reads, and of what it writes."""
+
+    def __init__(self, *, before: nn.Module, after: nn.Module) -> None:
+        super().__init__()
+        self.before = before
+        self.after = after
 
 
 def pre_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
@@ -21,6 +31,33 @@ def pre_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
 def post_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
     """norm(x + f(x)), as in the original Transformer: the sum itself is normalised."""
     return norm(x + layer(x))
+
+
+def output_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
+    """x + norm(f(x)): what a layer writes is normalised, not what it reads.
+
+    Source:
+        OLMo Team 2024, "2 OLMo 2 Furious", section 3.2.
+    """
+    return x + norm(layer(x))
+
+
+def sandwich_norm(x: Tensor, norm: Sandwich, layer: Layer) -> Tensor:
+    """x + after(f(before(x))): both what a layer reads and what it writes are normalised.
+
+    Source:
+        Ding et al. 2021, "CogView", section 2.4; Gemma Team 2024, "Gemma 2".
+    """
+    return x + norm.after(layer(norm.before(x)))
+
+
+def deep_norm(x: Tensor, norm: Layer, layer: Layer, *, alpha: float) -> Tensor:
+    """norm(alpha x + f(x)): post-norm that stays trainable over hundreds of layers.
+
+    Source:
+        Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", eq. 4.
+    """
+    return norm(alpha * x + layer(x))
 
 
 def no_residual(x: Tensor, norm: Layer, layer: Layer) -> Tensor:

@@ -1,4 +1,4 @@
-"""The language model: token ids in, logits out.
+"""The transformer: token ids in, hidden states and logits out.
 
 Comes in: (batch, time) token ids. Goes out: final hidden states, or logits. It does not know
 losses, text, or who is watching.
@@ -9,70 +9,233 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
+from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
+from pellucid.model.heads import Head
+from pellucid.model.views import look
 
 
 class Transformer(nn.Module):
-    """Token embedding, a stack of blocks, and a head that scores every token of the vocabulary.
+    """Token embedding, a decoder or an encoder or both, and a head that scores the vocabulary.
 
-    A tied head is the embedding's own matrix. `context_length` is the longest input.
+    `context_length` is the longest input. Without a `head` the hidden states are all there is.
     """
 
     def __init__(
         self,
         *,
         token_embedding: nn.Embedding,
-        decoder: Stack,
         context_length: int,
-        tied: bool,
-        scaled: bool = False,
+        encoder: Stack | None = None,
+        decoder: Stack | None = None,
+        head: Head | None = None,
+        embedding_scale: float = 1.0,
+        segment_embedding: nn.Embedding | None = None,
+        pooler: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.context_length = context_length
+        self.embedding_scale = embedding_scale
         self.token_embedding = token_embedding
+        self.segment_embedding = segment_embedding
+        self.encoder = encoder
         self.decoder = decoder
+        self.has_head = head is not None
         rows, d_model = token_embedding.weight.shape
-        self.embedding_scale = math.sqrt(d_model) if scaled else 1.0
-        self.head = None if tied else nn.Linear(d_model, rows, bias=False)
+        head = head or Head(tied=True)
+        self.soft_cap = head.soft_cap
+        self.head_scale = 1 / math.sqrt(d_model) if head.scaled else 1.0
+        self.head_transform = head.transform or nn.Identity()
+        self.head = None if head.tied else nn.Linear(d_model, rows, bias=False)
+        self.head_bias = nn.Parameter(torch.zeros(rows)) if head.bias else None
+        self.pooler = pooler
+
+    @property
+    def stack(self) -> Stack:
+        """The stack whose states the head reads: the decoder where there is one."""
+        stack = self.encoder if self.decoder is None else self.decoder
+        assert stack is not None  # config refuses a model of neither
+        return stack
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.token_embedding.weight.device
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
-        """The matrix that turns hidden states into logits."""
+        """The matrix that turns hidden states into logits.
+
+        Raises:
+            PellucidError: the model has no head.
+        """
+        if not self.has_head:
+            raise PellucidError(
+                "this model has no head: it gives hidden states, and no token a probability"
+            )
         return self.token_embedding.weight if self.head is None else self.head.weight
 
     def new_caches(self) -> list[KeyValueCache]:
-        """An empty key/value cache for each block."""
+        """An empty cache for each block of the decoder.
+
+        Raises:
+            PellucidError: the model has no decoder.
+        """
+        if self.decoder is None:
+            raise PellucidError("an encoder sees the whole text at once: it has nothing to cache")
         length = self.context_length
         return [KeyValueCache(context_length=length) for _ in self.decoder.blocks]
 
-    def hidden_states(
-        self, ids: Int[Tensor, "batch time"], caches: Sequence[NoCache] | None = None
-    ) -> Float[Tensor, "batch time d_model"]:
-        """Final hidden states; with caches, `ids` continue what the caches hold.
+    def encode(
+        self,
+        ids: Int[Tensor, "batch time"],
+        *,
+        padding: Bool[Tensor, "batch time"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Encoded:
+        """What the encoder makes of a text; `padding` is True where a token is real.
 
         Raises:
-            PellucidError: more tokens than the context holds.
+            PellucidError: the model has no encoder, or more tokens than the context holds.
         """
-        caches = caches or [NoCache() for _ in self.decoder.blocks]
-        length = caches[0].length + ids.shape[1]
+        if self.encoder is None:
+            raise PellucidError("this model has no encoder: pass the text to the model itself")
+        self._check_length(ids.shape[1])
+        view = look(ids.shape[1], ids.device, causal=self.encoder.causal, padding=padding)
+        caches = [NoCache() for _ in self.encoder.blocks]
+        return Encoded(self.encoder(self._embed(ids, segments), view, caches), padding)
+
+    def states(
+        self,
+        ids: Int[Tensor, "batch time"],
+        caches: Sequence[NoCache] | None = None,
+        *,
+        encoded: Encoded | None = None,
+        padding: Bool[Tensor, "batch keys"] | None = None,
+        documents: Int[Tensor, "batch time"] | None = None,
+        prefix: Int[Tensor, " batch"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The last states of the stack; with caches, `ids` continue what the caches hold.
+
+        Args:
+            encoded: what the encoder made of the other text, for a decoder that looks at one.
+            padding: True where a token is real, those in the caches included.
+            documents: the number of each token's document; none looks into another.
+            prefix: how many tokens at the beginning of each row all others may look at.
+            segments: which kind of text each token belongs to; 0 where it is left out.
+
+        Raises:
+            PellucidError: more tokens than the context holds; `encoded` is missing or not expected.
+        """
+        stack = self.stack
+        self._check_encoded(encoded)
+        caches = caches or [NoCache() for _ in stack.blocks]
+        start, time = caches[0].length, ids.shape[1]
+        self._check_length(start + time)
+        view = look(
+            time,
+            ids.device,
+            causal=stack.causal,
+            start=start,
+            padding=padding,
+            documents=documents,
+            prefix=prefix,
+        )
+        x = stack(self._embed(ids, segments), view, caches, encoded)
+        for cache in caches:
+            cache.advance(time)
+        return x
+
+    def hidden_states(
+        self,
+        ids: Int[Tensor, "batch time"],
+        caches: Sequence[NoCache] | None = None,
+        *,
+        encoded: Encoded | None = None,
+        padding: Bool[Tensor, "batch keys"] | None = None,
+        documents: Int[Tensor, "batch time"] | None = None,
+        prefix: Int[Tensor, " batch"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """What the head reads: `states`, transformed and scaled as the head would have them.
+
+        Raises:
+            PellucidError: as `states`.
+        """
+        states = self.states(
+            ids,
+            caches,
+            encoded=encoded,
+            padding=padding,
+            documents=documents,
+            prefix=prefix,
+            segments=segments,
+        )
+        return self.readable(states)
+
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """States as the head reads them."""
+        states = self.head_transform(states)
+        return states if self.head_scale == 1.0 else states * self.head_scale
+
+    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """A logit for each token of the vocabulary, from what the head reads."""
+        logits = F.linear(hidden, self.head_weight, self.head_bias)
+        cap = self.soft_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch time"],
+        caches: Sequence[NoCache] | None = None,
+        *,
+        encoded: Encoded | None = None,
+        padding: Bool[Tensor, "batch keys"] | None = None,
+        documents: Int[Tensor, "batch time"] | None = None,
+        prefix: Int[Tensor, " batch"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch time vocab"]:
+        """Logits: of the next token after a decoder, of each token itself after an encoder."""
+        hidden = self.hidden_states(
+            ids,
+            caches,
+            encoded=encoded,
+            padding=padding,
+            documents=documents,
+            prefix=prefix,
+            segments=segments,
+        )
+        return self.logits(hidden)
+
+    def _embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
+        x = self.token_embedding(ids)
+        if self.embedding_scale != 1.0:
+            x = x * self.embedding_scale
+        if self.segment_embedding is not None:
+            segments = torch.zeros_like(ids) if segments is None else segments
+            x = x + self.segment_embedding(segments)
+        return x
+
+    def _check_length(self, length: int) -> None:
         if length > self.context_length:
             raise PellucidError(
                 f"{length} tokens were given, but the model's context holds "
                 f"{self.context_length}: pass fewer, or cut the text"
             )
-        x = self.token_embedding(ids)
-        if self.embedding_scale != 1.0:
-            x = x * self.embedding_scale
-        return self.decoder(x, caches)
 
-    def forward(
-        self, ids: Int[Tensor, "batch time"], caches: Sequence[NoCache] | None = None
-    ) -> Float[Tensor, "batch time vocab"]:
-        """Logits of the token that follows each position."""
-        return F.linear(self.hidden_states(ids, caches), self.head_weight)
+    def _check_encoded(self, encoded: Encoded | None) -> None:
+        wanted = self.encoder is not None and self.decoder is not None
+        if wanted and encoded is None:
+            raise PellucidError(
+                "an encoder-decoder looks at another text: pass encoded=model.encode(source_ids)"
+            )
+        if encoded is not None and not wanted:
+            raise PellucidError("encoded was given, but this model has no decoder that looks at it")

@@ -41,12 +41,16 @@ def linear_cross_entropy(
     targets: Int[Tensor, " tokens"],
     *,
     divisor: float,
+    bias: Float[Tensor, " vocab"] | None = None,
+    soft_cap: float | None = None,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> LinearCrossEntropy:
-    """The cross-entropy of `hidden @ weight.T` against `targets`, summed and divided by `divisor`.
+    """The cross-entropy of `hidden @ weight.T + bias` against `targets`, divided by `divisor`.
 
     loss = sum_t [ -sum_i y_i log p_i + z_loss (log Z)^2 ] / divisor,  y = (1 - s) onehot + s / V
+
+    With `soft_cap` c the logits are c tanh(z / c).
 
     Positions whose target is `IGNORED` add nothing, and get a token loss of 0 and a gradient of
     exactly 0. Under autocast the matrix products are taken in its dtype; the softmax, the losses
@@ -56,16 +60,17 @@ def linear_cross_entropy(
     Units:
         Nats.
     Gradient:
-        By the logits (p (1 + 2 z_loss log Z) - y) / divisor; by `hidden` that times W; by W its
-        transpose times `hidden`.
+        By the logits (p (1 + 2 z_loss log Z) - y) / divisor, times 1 - (logit / c)^2 where they are
+        capped; by `hidden` that times W; by W its transpose times `hidden`; by the bias its sum.
     See also:
         `pellucid.maths.cross_entropy`, against which it is tested.
     """
     device = hidden.device.type
+    smoothing = (label_smoothing, z_loss)
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     with torch.autocast(device, enabled=False):
         outputs = apply_function(
-            _Function, hidden.to(dtype), weight, targets, divisor, label_smoothing, z_loss
+            _Function, hidden.to(dtype), weight, bias, targets, divisor, smoothing, soft_cap
         )
     return LinearCrossEntropy(*outputs)
 
@@ -76,12 +81,14 @@ class _Function(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         divisor: float,
-        label_smoothing: float,
-        z_loss: float,
+        smoothing: tuple[float, float],
+        soft_cap: float | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        by_hidden, by_weight = ctx.needs_input_grad[:2]
+        by_hidden, by_weight, by_bias = ctx.needs_input_grad[:3]
+        label_smoothing, z_loss = smoothing
         matrix = weight.to(hidden.dtype)
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         n, vocab = hidden.shape[0], weight.shape[0]
@@ -91,11 +98,19 @@ class _Function(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
         # The sum over chunks is kept wide: bf16 would forget the small addends.
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
         rows = max(_LEAST_ROWS, _CHUNK_LOGITS // vocab)
         for start in range(0, n, rows):
             part = slice(start, min(start + rows, n))
             here = hidden[part]
             logits = F.linear(here, matrix).to(wide)
+            if bias is not None:
+                logits += bias
+            slope = None
+            if soft_cap is not None:
+                logits.div_(soft_cap).tanh_()
+                slope = 1 - logits.square()
+                logits.mul_(soft_cap)
             seen = (targets[part] != IGNORED).to(wide)
             index = targets[part].clamp(min=0)[:, None]
             score = logits.gather(1, index)[:, 0]
@@ -110,7 +125,7 @@ class _Function(torch.autograd.Function):
             if label_smoothing or z_loss:
                 extra = label_smoothing * (score - mean) + z_loss * z.square()
                 penalty += (extra * seen).sum()
-            if not (by_hidden or by_weight):
+            if not (by_hidden or by_weight or by_bias):
                 continue
             # (p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored
             errors.mul_(((1 + 2 * z_loss * z) / total)[:, None])
@@ -118,24 +133,23 @@ class _Function(torch.autograd.Function):
                 errors.sub_(label_smoothing / vocab)
             hit = torch.full_like(index, label_smoothing - 1, dtype=wide)
             errors.scatter_add_(1, index, hit).mul_((seen / divisor)[:, None])
+            if slope is not None:
+                errors.mul_(slope)
+            if grad_bias is not None:
+                grad_bias += errors.sum(0)
             narrow = errors.to(hidden.dtype)
             if grad_hidden is not None:
                 torch.mm(narrow, matrix, out=grad_hidden[part])
             if by_weight:
                 grad_weight += narrow.t() @ here
-        ctx.save_for_backward(grad_hidden, grad_weight.to(weight.dtype) if by_weight else None)
+        by_matrix = grad_weight.to(weight.dtype) if by_weight else None
+        ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z)
         return (token_losses.sum() + penalty) / divisor, token_losses, log_z
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        by_hidden, by_weight = cast("tuple[Tensor | None, Tensor | None]", ctx.saved_tensors)
+        saved = cast("tuple[Tensor | None, ...]", ctx.saved_tensors)
         scale = grads[0]
-        return (
-            None if by_hidden is None else by_hidden * scale.to(by_hidden.dtype),
-            None if by_weight is None else by_weight * scale.to(by_weight.dtype),
-            None,
-            None,
-            None,
-            None,
-        )
+        by_input = [None if grad is None else grad * scale.to(grad.dtype) for grad in saved]
+        return (*by_input, None, None, None, None)

@@ -29,10 +29,12 @@ class NextToken:
         `loss_nats` is the plain cross-entropy, comparable whatever the smoothing and penalty.
         """
         result = linear_cross_entropy(
-            model.hidden_states(batch.ids).flatten(0, 1),
+            model.hidden_states(batch.ids, documents=batch.documents).flatten(0, 1),
             model.head_weight,
             batch.targets.flatten(),
             divisor=n_supervised,
+            bias=model.head_bias,
+            soft_cap=model.soft_cap,
             label_smoothing=self.label_smoothing,
             z_loss=self.z_loss,
         )

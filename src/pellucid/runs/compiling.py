@@ -36,5 +36,6 @@ def compile_blocks(model: Transformer) -> None:
     Hooks on a block are called; those on modules inside it only under
     `torch.compiler.set_stance("force_eager")`.
     """
-    for block in model.decoder.blocks:
-        cast("Any", block).compile()
+    for stack in (model.encoder, model.decoder):
+        for block in () if stack is None else stack.blocks:
+            cast("Any", block).compile()

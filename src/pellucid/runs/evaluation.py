@@ -56,7 +56,7 @@ def evaluate_tokens(
     batch_size: int = 16,
 ) -> Evaluation:
     """The loss of `model` over tokens end to end."""
-    device = model.head_weight.device
+    device = model.device
     total = torch.zeros((), dtype=torch.float64)
     for batch in windows(tokens, context_length=model.context_length, batch_size=batch_size):
         here = to_device(batch, device)
@@ -66,6 +66,8 @@ def evaluate_tokens(
                 model.head_weight,
                 here.targets.flatten(),
                 divisor=1.0,
+                bias=model.head_bias,
+                soft_cap=model.soft_cap,
             )
         losses = result.token_losses
         # MPS has no float64

@@ -34,10 +34,10 @@ def facts_of(
     `seconds` is what one step was measured to take; `problem` is why nothing is compiled.
     """
     yield from _of_text(run, text, tokenizer)
-    stack = run.model.decoder
     count = short(parameter_count(run.model))
     width, length = run.model.d_model, run.model.context_length
-    yield "model", f"{count} parameters, {stack.n_layers} layers of {width}, context {length}"
+    layers = " + ".join(str(stack.n_layers) for stack in run.model.stacks)
+    yield "model", f"{count} parameters, {layers} layers of {width}, context {length}"
     yield (
         "updated",
         "; ".join(

@@ -101,19 +101,19 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
     Raises:
         CheckpointError: a tensor is missing, is not expected, or has another shape.
     """
-    parameters = dict(model.named_parameters())
-    if parameters.keys() != tensors.keys():
-        missing = sorted(parameters.keys() - tensors.keys())
-        extra = sorted(tensors.keys() - parameters.keys())
+    wanted = model.state_dict()
+    if wanted.keys() != tensors.keys():
+        missing = sorted(wanted.keys() - tensors.keys())
+        extra = sorted(tensors.keys() - wanted.keys())
         raise CheckpointError(
             f"the checkpoint does not fit the config: missing {missing or 'nothing'}, "
             f"not expected {extra or 'nothing'}"
         )
-    for name, parameter in parameters.items():
-        if parameter.shape != tensors[name].shape:
+    for name, tensor in wanted.items():
+        if tensor.shape != tensors[name].shape:
             raise CheckpointError(
                 f"the checkpoint does not fit the config: {name} is {tuple(tensors[name].shape)}, "
-                f"the config says {tuple(parameter.shape)}"
+                f"the config says {tuple(tensor.shape)}"
             )
-    model.load_state_dict(dict(tensors), assign=model.head_weight.is_meta)
+    model.load_state_dict(dict(tensors), assign=model.device.type == "meta")
     model.to(device)

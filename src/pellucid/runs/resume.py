@@ -96,7 +96,7 @@ def _latest(shelf: Shelf) -> Path | None:
 
 
 def _restore(job: Job, checkpoint: Checkpoint) -> Progress:
-    fill(job.model, checkpoint.model, job.model.head_weight.device)
+    fill(job.model, checkpoint.model, job.model.device)
     job.optimiser.load_state_tensors(checkpoint.optimiser)
     restore_generators(checkpoint.random, checkpoint.state["generators"])
     saved: dict[str, Any] = checkpoint.state["progress"]

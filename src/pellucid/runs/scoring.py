@@ -17,7 +17,6 @@ from itertools import groupby
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pellucid.errors import ConfigError, TextError
 from pellucid.generation import window_start
@@ -120,7 +119,7 @@ def predictions(
 
     Each prediction names the `top` likeliest tokens.
     """
-    device = model.head_weight.device
+    device = model.device
     context = model.context_length
     lengths = range(first, len(ids) + 1)
     for start, group in groupby(lengths, key=lambda length: window_start(length, context)):
@@ -128,7 +127,7 @@ def predictions(
         window = torch.tensor([ids[start : seen[-1]]], device=device)
         hidden = model.hidden_states(window)[0, seen[0] - 1 - start :]
         for at in range(0, len(seen), _PLACES_AT_ONCE):
-            logits = F.linear(hidden[at : at + _PLACES_AT_ONCE], model.head_weight)
+            logits = model.logits(hidden[at : at + _PLACES_AT_ONCE])
             log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
             for length, row in zip(seen[at : at + _PLACES_AT_ONCE], log_p, strict=True):
                 came = float(row[ids[length]]) if length < len(ids) else None

@@ -43,7 +43,7 @@ def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) ->
     """The likeliest next tokens after `sentence`, and its greedy continuation."""
     ids = tokenizer.encode_prompt(sentence)[-model.context_length :]
     with torch.no_grad():
-        logits = model(torch.tensor([ids], device=model.head_weight.device))[0, -1]
+        logits = model(torch.tensor([ids], device=model.device))[0, -1]
         shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
     greedy = Sampling(max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0)
     (continuation,) = generate_texts(model, tokenizer, [sentence], greedy)

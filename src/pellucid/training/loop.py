@@ -225,7 +225,7 @@ class _Loop:
             for name, value in asdict(self.progress).items()
         }
         return Checkpoint(
-            model=dict(self.job.model.named_parameters()),
+            model=self.job.model.state_dict(),
             optimiser=self.job.optimiser.state_tensors(),
             random=tensors,
             state={
@@ -244,7 +244,7 @@ class _Loop:
         batch = self.batch_of(step)
 
         def write(folder: Path) -> None:
-            save_tensors(folder / "model.safetensors", dict(job.model.named_parameters()))
+            save_tensors(folder / "model.safetensors", job.model.state_dict())
             save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
             tokens = {"ids": batch.ids, "targets": batch.targets}
             save_tensors(folder / "batch.safetensors", tokens)

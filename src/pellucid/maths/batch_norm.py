@@ -1,0 +1,109 @@
+"""Batch norm: features standardised over all tokens of a batch, or by what was seen in training.
+
+Comes in: (..., features), and running statistics. Goes out: the same shape, or new statistics. It
+does not know which tokens are padding, nor whether the model is training.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.norms import over_tokens, standardised, standardised_grad
+
+
+def _token_axes(x: Array) -> tuple[int, ...]:
+    return tuple(range(x.ndim - 1))
+
+
+def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
+    """Each feature with mean 0 and variance 1 over the tokens of the batch, as in training.
+
+    y = (x - mean) / sqrt(var + eps) gain + bias,  over every axis but the last
+
+    Every token is told of all the others, those after it and those of other sequences.
+
+    Args:
+        x: (..., features). gain, bias: (features,). Returns like x.
+    Gradient:
+        `batch_norm_grad`.
+    Source:
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 1 (gamma, beta -> gain, bias).
+    """
+    return standardised(x, _token_axes(x), eps)[0] * gain + bias
+
+
+def batch_norm_grad(
+    x: Array, gain: Array, grad: Array, *, eps: float
+) -> tuple[Array, Array, Array]:
+    """The gradients that reach x, gain and bias when `grad` reaches `batch_norm`.
+
+    dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain g
+    dL/dgain = sum of g unit over tokens,  dL/dbias = sum of g over tokens
+
+    Args:
+        As `batch_norm`; the bias is not needed. grad: like x. Returns dx, dgain, dbias.
+    Source:
+        Ioffe and Szegedy 2015, "Batch Normalization", section 3.
+    """
+    axes = _token_axes(x)
+    unit, scale = standardised(x, axes, eps)
+    dx = standardised_grad(unit, scale, grad * gain, axes)
+    return dx, over_tokens(grad * unit), over_tokens(grad)
+
+
+def batch_norm_inference(
+    x: Array, gain: Array, bias: Array, mean: Array, var: Array, *, eps: float
+) -> Array:
+    """Each feature by the mean and variance seen in training: a straight line of x alone.
+
+    y = (x - mean) / sqrt(var + eps) gain + bias,  with running mean and var
+
+    Args:
+        x: (..., features). gain, bias, mean, var: (features,). Returns like x.
+    Gradient:
+        `batch_norm_inference_grad`.
+    Source:
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2.
+    """
+    return (x - mean) / namespace(x, var).sqrt(var + eps) * gain + bias
+
+
+def batch_norm_inference_grad(
+    x: Array, gain: Array, mean: Array, var: Array, grad: Array, *, eps: float
+) -> tuple[Array, Array, Array]:
+    """The gradients that reach x, gain and bias when `grad` reaches `batch_norm_inference`.
+
+    dL/dx = g gain / sqrt(var + eps): the running statistics are constants.
+
+    Args:
+        As `batch_norm_inference`; the bias is not needed. Returns dx, dgain, dbias.
+    """
+    scale = 1 / namespace(x, var).sqrt(var + eps)
+    return grad * gain * scale, over_tokens(grad * (x - mean) * scale), over_tokens(grad)
+
+
+def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> tuple[Array, Array]:
+    """Running statistics, moved towards those of a batch.
+
+    mean <- (1 - momentum) mean + momentum mean(x),  var <- (1 - momentum) var + momentum var(x)
+
+    var(x) here divides by n - 1: the batch is a sample. `batch_norm` divides by n.
+
+    Args:
+        mean, var: (features,). x: (..., features), at least two tokens. Returns mean, var.
+        momentum: the share of the new batch, as in torch.
+    Raises:
+        ValueError: x has fewer than two tokens, so that its variance is not known.
+    Source:
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10.
+    """
+    n = math.prod(x.shape[:-1])
+    if n < 2:
+        raise ValueError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
+    xp, axes = namespace(mean, var, x), _token_axes(x)
+    spread = xp.var(x, axis=axes, correction=1)
+    return (
+        (1 - momentum) * mean + momentum * xp.mean(x, axis=axes),
+        (1 - momentum) * var + momentum * spread,
+    )

@@ -1,0 +1,173 @@
+"""Linear attention: the softmax replaced by a product of features, so that the past fits in a sum.
+
+Comes in: features of queries and keys, and values. Goes out: gathered values. It does not know
+heads or projections; which features are taken is the caller's choice, `elu_features` the usual one.
+
+(q . k) v summed over keys is q . (the sum of k v^T): a matrix that does not grow with the text. All
+forms below give the same numbers; they differ in what they keep and in what order they add. The
+normaliser needs no code of its own: it is what a value of 1 beside the others gathers.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+
+
+def elu_features(x: Array) -> Array:
+    """Positive features: above zero a straight line, below it an exponential.
+
+    y = elu(x) + 1 = x + 1 where x > 0, exp(x) where not
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `elu_features_grad`.
+    Source:
+        Katharopoulos et al. 2020, "Transformers are RNNs: Fast Autoregressive Transformers with
+        Linear Attention", eq. 7.
+    """
+    xp = namespace(x)
+    # exp of what is not used must not overflow
+    return xp.where(x > 0, x + 1, xp.exp(xp.clip(x, None, 0)))
+
+
+def elu_features_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its features.
+
+    dy/dx = 1 where x > 0, exp(x) where not: min(y, 1)
+
+    Args:
+        x: (...). grad: (...). Returns (...).
+    """
+    return grad * namespace(x, grad).clip(elu_features(x), None, 1)
+
+
+def _with_ones(v: Array) -> Array:
+    """Values with a 1 beside them: what it gathers is the normaliser."""
+    xp = namespace(v)
+    return xp.concat((v, xp.ones_like(v[..., :1])), axis=-1)
+
+
+def _shares(gathered: Array, eps: float) -> Array:
+    """What was gathered, over the normaliser in its last column."""
+    return gathered[..., :-1] / (gathered[..., -1:] + eps)
+
+
+def _outer(a: Array, b: Array) -> Array:
+    """a b^T of each token: (..., time, a's width, b's width)."""
+    return a[..., :, None] * b[..., None, :]
+
+
+def _applied(rows: Array, matrices: Array) -> Array:
+    """Each token's row times its matrix."""
+    return (rows[..., None, :] @ matrices)[..., 0, :]
+
+
+def _states(k: Array, v: Array, causal: bool) -> Array:
+    """The sum of k v^T that each token sees: (..., time or 1, features, d_v)."""
+    xp = namespace(k, v)
+    if causal:
+        return xp.cumulative_sum(_outer(k, v), axis=-3)
+    return (xp.matrix_transpose(k) @ v)[..., None, :, :]
+
+
+def _states_from_behind(k: Array, v: Array, causal: bool) -> Array:
+    """The same over the tokens that see each token, which is how gradients flow."""
+    xp = namespace(k, v)
+    if not causal:
+        return _states(k, v, causal)
+    return xp.flip(xp.cumulative_sum(xp.flip(_outer(k, v), axis=-3), axis=-3), axis=-3)
+
+
+def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) -> Array:
+    """What each query gathers: the mean of the values by products of features.
+
+    o_n = q_n^T S_n / (q_n . z_n + eps),  S_n = sum_m k_m v_m^T,  z_n = sum_m k_m
+
+    The sums are over all keys, or, if causal, over m <= n.
+
+    Args:
+        q: (..., queries, features). k: (..., keys, features). v: (..., keys, d_v). Features are
+            not negative. Causal: as many keys as queries. Returns (..., queries, d_v).
+        eps: keeps the normaliser above zero.
+    Gradient:
+        `linear_attention_grad`.
+    Source:
+        Katharopoulos et al. 2020, "Transformers are RNNs", sections 3.2 and 3.3
+        (phi(Q), phi(K) -> q, k).
+    See also:
+        `linear_attention_in_chunks`, `linear_attention_step`.
+    """
+    return _shares(_applied(q, _states(k, _with_ones(v), causal)), eps)
+
+
+def linear_attention_grad(
+    q: Array, k: Array, v: Array, grad: Array, *, eps: float, causal: bool
+) -> tuple[Array, Array, Array]:
+    """The gradients that reach the features and the values when `grad` reaches what was gathered.
+
+    With a_n = q_n . z_n + eps, and a 1 beside each value: v' = (v, 1),
+    u_n = (g_n, -g_n . o_n) / a_n                reaches what was gathered before it was divided
+    dq_n = (sum_m k_m v'_m^T) u_n                over the keys that n sees
+    dk_m = R_m v'_m,  dv'_m = R_m^T k_m,  R_m = sum_n q_n u_n^T      over the queries that see m
+
+    Args:
+        As `linear_attention`. grad: (..., queries, d_v). Returns dq, dk, dv.
+    Source:
+        Katharopoulos et al. 2020, "Transformers are RNNs", section 3.3.1, which differentiates the
+        numerator; the normaliser is differentiated here too.
+    """
+    xp = namespace(q, k, v, grad)
+    values = _with_ones(v)
+    states = _states(k, values, causal)
+    gathered = _applied(q, states)
+    towards = xp.sum(grad * _shares(gathered, eps), axis=-1, keepdims=True)
+    u = xp.concat((grad, -towards), axis=-1) / (gathered[..., -1:] + eps)
+    back = _states_from_behind(q, u, causal)
+    dq = _applied(u, xp.matrix_transpose(states))
+    dk = _applied(values, xp.matrix_transpose(back))
+    return dq, dk, _applied(k, back)[..., :-1]
+
+
+def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chunk: int) -> Array:
+    """Causal linear attention, some tokens at a time: products of matrices, and one state.
+
+    Within a chunk, with the state S of all chunks before it and M the causal mask:
+    o = (q S + ((q k^T) M) v) / normaliser,  then S <- S + k^T v
+
+    Args:
+        As `linear_attention`, causal. chunk: tokens at a time. Returns (..., time, d_v).
+    Source:
+        Sun et al. 2023, "Retentive Network: A Successor to Transformer for Large Language Models",
+        section 2.3 (the chunkwise form, here without decay).
+    """
+    xp = namespace(q, k, v)
+    values = _with_ones(v)
+    state, gathered = None, []
+    for start in range(0, q.shape[-2], chunk):
+        piece = slice(start, min(start + chunk, q.shape[-2]))
+        q_here, k_here, v_here = q[..., piece, :], k[..., piece, :], values[..., piece, :]
+        here = xp.tril(q_here @ xp.matrix_transpose(k_here)) @ v_here
+        gathered.append(here if state is None else here + q_here @ state)
+        added = xp.matrix_transpose(k_here) @ v_here
+        state = added if state is None else state + added
+    return _shares(xp.concat(gathered, axis=-2), eps) if gathered else v
+
+
+def linear_attention_step(
+    state: Array, normaliser: Array, q: Array, k: Array, v: Array, *, eps: float
+) -> tuple[Array, Array, Array]:
+    """Causal linear attention as a recurrent network: one token, and a memory of fixed size.
+
+    S <- S + k v^T,  z <- z + k,  o = q^T S / (q . z + eps)
+
+    Args:
+        state: (..., features, d_v), zero before the first token. normaliser: (..., features).
+        q, k: (..., features). v: (..., d_v). Returns the state, the normaliser, and o: (..., d_v).
+    Source:
+        Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4 (s, z -> state, normaliser).
+    """
+    xp = namespace(state, q)
+    state, normaliser = state + _outer(k, v), normaliser + k
+    total = xp.sum(q * normaliser, axis=-1, keepdims=True) + eps
+    return state, normaliser, _applied(q, state) / total

@@ -1,0 +1,62 @@
+"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text.
+
+Comes in: factors and what is added. Goes out: the memory after every step. It does not know what is
+remembered.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+
+
+def _later(x: Array, shift: int, first: float) -> Array:
+    """x moved back in time by `shift` steps, with `first` where nothing came before."""
+    xp = namespace(x)
+    return xp.concat((xp.full_like(x[..., :shift, :], first), x[..., :-shift, :]), axis=-2)
+
+
+def linear_scan(decay: Array, x: Array, start: Array) -> Array:
+    """h_t = a_t h_(t-1) + x_t for every t, in log2(time) rounds instead of time steps.
+
+    Two steps in a row are again one such step: (a, x) then (b, y) is (a b, b x + y). In each round
+    every step takes in what stands 1, 2, 4, ... before it. Nothing is divided, so that factors of
+    zero do no harm.
+
+    Args:
+        decay: a, (..., time, width), or (..., time, 1). x: (..., time, width).
+        start: h before the first step, (..., width). Returns h: (..., time, width).
+    Gradient:
+        `linear_scan_grad`.
+    Source:
+        Hillis and Steele 1986, "Data Parallel Algorithms" (the rounds); Blelloch 1990, "Prefix Sums
+        and Their Applications", section 1.4 (the pairs).
+    """
+    factor, h, shift = decay, x, 1
+    while shift < x.shape[-2]:
+        h = h + factor * _later(h, shift, 0.0)
+        factor = factor * _later(factor, shift, 1.0)
+        shift = 2 * shift
+    return h + factor * start[..., None, :]
+
+
+def linear_scan_grad(
+    decay: Array, x: Array, start: Array, grad: Array
+) -> tuple[Array, Array, Array]:
+    """The gradients that reach factors, inputs and start when `grad` reaches every h_t.
+
+    With l_t, what reaches h_t in all: from itself, and from all that came after it,
+    l_t = g_t + a_(t+1) l_(t+1)      the same recurrence, backwards
+    dx_t = l_t,  da_t = l_t h_(t-1),  dstart = a_1 l_1
+
+    Args:
+        As `linear_scan`, with time >= 1. grad: like x. Returns d decay, d x, d start.
+    """
+    xp = namespace(decay, x, start, grad)
+    h = linear_scan(decay, x, start)
+    ahead = _later(xp.flip(decay, axis=-2), 1, 0.0)
+    dx = xp.flip(linear_scan(ahead, xp.flip(grad, axis=-2), xp.zeros_like(start)), axis=-2)
+    before = xp.concat((start[..., None, :], h[..., :-1, :]), axis=-2)
+    d_decay = dx * before
+    if decay.shape[-1] == 1:
+        d_decay = xp.sum(d_decay, axis=-1, keepdims=True)
+    return d_decay, dx, (decay * dx)[..., 0, :]

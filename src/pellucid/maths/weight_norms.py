@@ -1,0 +1,120 @@
+"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch.
+
+Comes in: matrices of weights, and the vectors that go with them. Goes out: matrices. It does not
+know what the weights are applied to.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+
+
+def _length(x: Array) -> Array:
+    """The length of each vector along the last axis, which is kept."""
+    xp = namespace(x)
+    return xp.sqrt(xp.sum(x**2, axis=-1, keepdims=True))
+
+
+def weight_norm(v: Array, gain: Array) -> Array:
+    """Each row of a matrix in the direction of v's, with a length of its own.
+
+    w = gain v / |v|
+
+    Args:
+        v: (..., outputs, inputs), no row of zeros. gain: (..., outputs). Returns like v.
+    Gradient:
+        `weight_norm_grad`.
+    Source:
+        Salimans and Kingma 2016, "Weight Normalization", eq. 2 (g -> gain).
+    """
+    return gain[..., None] * v / _length(v)
+
+
+def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
+    """The gradients that reach v and gain when `grad` reaches w.
+
+    dL/dgain = <grad, v> / |v|,  dL/dv = gain / |v| (grad - dL/dgain v / |v|)
+
+    Nothing reaches v along itself: lengthening v changes nothing.
+
+    Args:
+        As `weight_norm`. grad: like v. Returns dv, dgain.
+    Source:
+        Salimans and Kingma 2016, "Weight Normalization", eq. 3.
+    """
+    xp = namespace(v, gain, grad)
+    length = _length(v)
+    direction = v / length
+    along = xp.sum(grad * direction, axis=-1, keepdims=True)
+    return gain[..., None] / length * (grad - along * direction), along[..., 0]
+
+
+def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
+    """Nearly the pair of directions between which a matrix stretches most.
+
+    v <- w^T u / |w^T u|,  u <- w v / |w v|,  repeated
+
+    In training one step an update is enough, since w moves little and u is kept.
+
+    Args:
+        w: (..., rows, columns), not zero. u: (..., rows), not at a right angle to the answer.
+            Returns u and v: (..., columns).
+    Raises:
+        ValueError: no step is asked for.
+    Source:
+        Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
+        algorithm 1.
+    """
+    xp = namespace(w, u)
+    transposed, v = xp.matrix_transpose(w), u
+    if steps < 1:
+        raise ValueError(f"{steps} steps of power iteration; at least 1 is needed to find v")
+    for _ in range(steps):
+        v = (transposed @ u[..., None])[..., 0]
+        v = v / _length(v)
+        u = (w @ v[..., None])[..., 0]
+        u = u / _length(u)
+    return u, v
+
+
+def _stretch(w: Array, u: Array, v: Array) -> Array:
+    """u^T w v: (..., 1, 1)."""
+    return u[..., None, :] @ w @ v[..., None]
+
+
+def spectral_norm(w: Array, u: Array, v: Array) -> Array:
+    """A matrix that stretches nothing: divided by its largest singular value.
+
+    w / sigma,  sigma = u^T w v
+
+    Args:
+        w: (..., rows, columns). u: (..., rows) and v: (..., columns), the directions of the
+            largest singular value, of length 1. Returns like w.
+    Gradient:
+        `spectral_norm_grad`.
+    Source:
+        Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks", eq. 8.
+    See also:
+        `power_iteration`.
+    """
+    return w / _stretch(w, u, v)
+
+
+def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
+    """The gradient that reaches w when `grad` reaches w / sigma, with u and v held constant.
+
+    dL/dw = (grad - <grad, w / sigma> u v^T) / sigma
+
+    At the singular directions themselves the gradient is the same if u and v are not held: there
+    sigma does not change with them, to first order.
+
+    Args:
+        As `spectral_norm`. grad: like w. Returns like w.
+    Source:
+        Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
+        section 2.3.
+    """
+    xp = namespace(w, u, v, grad)
+    sigma = _stretch(w, u, v)
+    along = xp.sum(grad * w, axis=(-2, -1), keepdims=True) / sigma
+    return (grad - along * u[..., :, None] * v[..., None, :]) / sigma

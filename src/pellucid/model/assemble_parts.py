@@ -1,0 +1,208 @@
+"""The smaller doors from a config to the parts of a block: norms, positions, feed-forward, rules.
+
+Comes in: one kind of `config`, and the widths it has to fit. Goes out: a module or a rule. With
+`assemble`, which calls it, the only file of this room that reads a config.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+
+from pellucid import config
+from pellucid.maths import (
+    he_std,
+    interpolated_frequencies,
+    llama3_frequencies,
+    ntk_frequencies,
+    rotary_frequencies,
+    xavier_std,
+    yarn_frequencies,
+)
+from pellucid.model.feed_forward import (
+    MLP,
+    Activate,
+    GatedMLP,
+    gelu,
+    gelu_tanh,
+    relu,
+    relu_squared,
+    silu,
+)
+from pellucid.model.heads import HeadTransform
+from pellucid.model.initialisation import Std
+from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.relative import ALiBi, BucketedBias, ShawRelative
+from pellucid.model.residuals import (
+    Rule,
+    deep_norm,
+    no_residual,
+    output_norm,
+    post_norm,
+    pre_norm,
+    sandwich_norm,
+)
+from pellucid.model.rotary import Rotary
+
+_ACTIVATIONS: dict[config.Activation, Activate] = {
+    "relu": relu,
+    "relu_squared": relu_squared,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+}
+
+
+def feed_forward(feed_forward: config.FeedForward, d_model: int) -> nn.Module:
+    """The feed-forward layer."""
+    activation = _ACTIVATIONS[feed_forward.activation]
+    match feed_forward:
+        case config.MLP(d_ff=d_ff, bias=bias):
+            return MLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
+        case config.GatedMLP(d_ff=d_ff, bias=bias):
+            return GatedMLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
+        case _:
+            assert_never(feed_forward)
+
+
+def transform(transform: config.HeadTransform, d_model: int) -> nn.Module:
+    """What stands before the head's matrix."""
+    return HeadTransform(
+        d_model=d_model,
+        activation=_ACTIVATIONS[transform.activation],
+        norm=norm(transform.norm, d_model),
+    )
+
+
+def norm(norm: config.Norm, width: int) -> nn.Module:
+    """A norm over `width` features."""
+    match norm:
+        case config.LayerNorm(eps=eps, bias=bias):
+            return LayerNorm(width, eps=eps, bias=bias)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset)
+        case config.BatchNorm(eps=eps, momentum=momentum):
+            return BatchNorm(width, eps=eps, momentum=momentum)
+        case config.GroupNorm(eps=eps, n_groups=n_groups):
+            return GroupNorm(width, eps=eps, n_groups=n_groups)
+        case config.InstanceNorm(eps=eps):
+            return InstanceNorm(width, eps=eps)
+        case _:
+            assert_never(norm)
+
+
+def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
+    """The scheme of positions of a stack."""
+    length, d_model = model.context_length, model.d_model
+    scheme = stack.positions
+    match scheme:
+        case config.NoPositions():
+            return NoPositions()
+        case config.Learned():
+            return Learned(context_length=length, d_model=d_model)
+        case config.Sinusoidal():
+            return Sinusoidal(
+                context_length=length,
+                d_model=d_model,
+                base=scheme.base,
+                pairing=scheme.pairing,
+                offset=scheme.offset,
+                down_to_base=scheme.down_to_base,
+            )
+        case config.ShawRelative(max_distance=furthest, values=values):
+            d_head, d_value = stack.d_head, stack.d_value if values else None
+            return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
+        case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
+            return BucketedBias(
+                context_length=length,
+                n_heads=stack.n_heads,
+                n_buckets=n_buckets,
+                max_distance=furthest,
+                causal=causal,
+            )
+        case config.Rotary():
+            return _rotary(scheme, length, stack.d_head)
+        case config.ALiBi():
+            return ALiBi(n_heads=stack.n_heads)
+        case _:
+            assert_never(scheme)
+
+
+def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:
+    n_rotated = rotary.n_features or d_head
+    with torch.device("cpu"):
+        pairs = torch.arange(n_rotated // 2, dtype=torch.float64)
+    frequencies = rotary_frequencies(pairs, n_rotated=n_rotated, base=rotary.base)
+    scaling = rotary.scaling
+    return Rotary(
+        context_length=context_length,
+        frequencies=_stretched(frequencies, scaling, rotary.base),
+        pairing=rotary.pairing,
+        attention_factor=scaling.attention_factor if isinstance(scaling, config.YaRN) else 1.0,
+    )
+
+
+def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: float) -> Tensor:
+    match scaling:
+        case None:
+            return frequencies
+        case config.LinearScaling(factor=factor):
+            return interpolated_frequencies(frequencies, factor=factor)
+        case config.NTKScaling(factor=factor):
+            return ntk_frequencies(frequencies, factor=factor)
+        case config.YaRN():
+            return yarn_frequencies(
+                frequencies,
+                factor=scaling.factor,
+                original_length=scaling.original_context_length,
+                base=base,
+                beta_fast=scaling.beta_fast,
+                beta_slow=scaling.beta_slow,
+                truncate=scaling.truncated,
+            )
+        case config.Llama3Scaling():
+            return llama3_frequencies(
+                frequencies,
+                factor=scaling.factor,
+                original_length=scaling.original_context_length,
+                low=scaling.low_frequency_factor,
+                high=scaling.high_frequency_factor,
+            )
+        case _:
+            assert_never(scaling)
+
+
+def residual(residual: config.Residual) -> Rule:
+    """Where the norm stands."""
+    match residual:
+        case config.PreNorm() | config.Parallel():
+            return pre_norm
+        case config.PostNorm():
+            return post_norm
+        case config.OutputNorm():
+            return output_norm
+        case config.SandwichNorm():
+            return sandwich_norm
+        case config.DeepNorm(alpha=alpha):
+            return partial(deep_norm, alpha=alpha)
+        case config.NoResidual():
+            return no_residual
+        case _:
+            assert_never(residual)
+
+
+def std(weights: config.Normal | config.He | config.Xavier) -> Std:
+    """The standard deviation with which a matrix starts."""
+    match weights:
+        case config.Normal(std=std):
+            return lambda n_in, n_out: std
+        case config.He():
+            return lambda n_in, n_out: he_std(n_in)
+        case config.Xavier():
+            return xavier_std
+        case _:
+            assert_never(weights)

@@ -1,0 +1,76 @@
+"""Rotary positions: queries and keys turned by angles that grow with the position.
+
+Comes in: queries or keys by head, a view of where they stand. Goes out: the same, turned. It does
+not know how its frequencies were stretched.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pellucid.maths.rotary import Pairing
+from pellucid.model.positions import Positions, at_places
+from pellucid.model.views import View
+
+
+class Rotary(Positions):
+    """Queries and keys turned, so that their product depends on the distance alone.
+
+    "half_split" pairs feature i with i + n / 2 (the layout of Llama's weights), "interleaved" 2i
+    with 2i + 1. Features beyond the pairs that have a frequency stay as they are. cos and sin are
+    multiplied by `attention_factor`.
+
+    Source:
+        Su et al. 2021, "RoFormer", eq. 34.
+    See also:
+        `pellucid.maths.rotate`, against which it is tested.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(
+        self,
+        *,
+        context_length: int,
+        frequencies: Float[Tensor, " pairs"],
+        pairing: Pairing = "half_split",
+        attention_factor: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.pairing = pairing
+        self.n_rotated = 2 * frequencies.shape[0]
+        with torch.device("cpu"):  # a constant: real even in a model built on the meta device
+            positions = torch.arange(context_length, dtype=torch.float64)
+            angles = torch.outer(positions, frequencies.double())
+            if pairing == "half_split":
+                both = torch.cat((angles, angles), dim=-1)
+            else:
+                both = angles.repeat_interleave(2, dim=-1)
+        cos, sin = both.cos() * attention_factor, both.sin() * attention_factor
+        self.register_buffer("cos", cos.float(), persistent=False)
+        self.register_buffer("sin", sin.float(), persistent=False)
+
+    def rotate(
+        self, x: Float[Tensor, "batch heads time d_head"], view: View
+    ) -> Float[Tensor, "batch heads time d_head"]:
+        """x turned by the angles of its positions."""
+        cos, sin = (self._row(table, x, view) for table in (self.cos, self.sin))
+        if self.n_rotated == x.shape[-1]:
+            return self._turned(x, cos, sin)
+        turned, kept = x[..., : self.n_rotated], x[..., self.n_rotated :]
+        return torch.cat((self._turned(turned, cos, sin), kept), dim=-1)
+
+    def _row(self, table: Tensor, x: Tensor, view: View) -> Tensor:
+        rows = at_places(table, x.shape[-2], view).to(x.dtype)
+        return rows if view.places is None else rows[:, None]
+
+    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.pairing == "half_split":
+            first, second = x.chunk(2, dim=-1)
+            return x * cos + torch.cat((-second, first), dim=-1) * sin
+        first, second = x[..., ::2], x[..., 1::2]
+        across = torch.stack((-second, first), dim=-1).flatten(-2)
+        return x * cos + across * sin

@@ -1,0 +1,109 @@
+"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can.
+
+Comes in: queries, keys and values by head, a view, what is added to scores. Goes out: what each
+query gathered. It holds no parameters and does not know where the queries came from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.model.cache import KeysAndValues
+from pellucid.model.positions import Positions
+from pellucid.model.views import View, distances
+
+
+class Scoring(NamedTuple):
+    """How scores are made and read; what is None is not there."""
+
+    scale: float
+    soft_cap: float | None = None
+    sinks: Float[Tensor, " heads"] | None = None
+    dropout: float = 0.0
+
+
+def gather(
+    q: Float[Tensor, "batch heads queries d_head"],
+    read: KeysAndValues,
+    scoring: Scoring,
+    positions: Positions,
+    view: View,
+) -> Float[Tensor, "batch heads queries d_value"]:
+    """softmax(cap(scale q k^T) + bias + mask) v; keys and values may have fewer heads.
+
+    A query that may look at nothing gathers zero.
+
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
+    See also:
+        `pellucid.maths.attention`, against which it is tested.
+    """
+    bias = positions.bias(q, view, scoring.scale)
+    plain = scoring.soft_cap is None and scoring.sinks is None and not positions.adds_values
+    if plain:
+        return _fused(q, read, scoring, bias, view)
+    return _explicit(q, read, scoring, bias, positions, view)
+
+
+def _fused(
+    q: Tensor, read: KeysAndValues, scoring: Scoring, bias: Tensor | None, view: View
+) -> Tensor:
+    """In torch's fused kernel: the weights are not formed."""
+    mask = view.mask
+    if bias is not None:
+        mask = _visible(view, q)
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        mask = mask.to(q.dtype)
+    return F.scaled_dot_product_attention(
+        q,
+        read.keys,
+        read.values,
+        attn_mask=mask,
+        is_causal=view.causal and mask is None,
+        dropout_p=scoring.dropout,
+        scale=scoring.scale,
+        enable_gqa=read.keys.shape[1] != q.shape[1],
+    )
+
+
+def _explicit(
+    q: Tensor,
+    read: KeysAndValues,
+    scoring: Scoring,
+    bias: Tensor | None,
+    positions: Positions,
+    view: View,
+) -> Tensor:
+    """Step by step, for what no fused kernel does: caps, sinks, vectors added to the values."""
+    groups = q.shape[1] // read.keys.shape[1]
+    keys, values = (part.repeat_interleave(groups, dim=1) for part in read)
+    scores = (q @ keys.transpose(-1, -2)).float() * scoring.scale
+    if q.dtype == torch.float64:
+        scores = q @ keys.transpose(-1, -2) * scoring.scale
+    if scoring.soft_cap is not None:
+        scores = scoring.soft_cap * torch.tanh(scores / scoring.soft_cap)
+    if bias is not None:
+        scores = scores + bias
+    seen = _visible(view, q)
+    if seen is not None:
+        scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
+    if scoring.sinks is not None:
+        column = scoring.sinks.to(scores)[None, :, None, None].expand(*scores.shape[:3], 1)
+        weights = torch.softmax(torch.cat((scores, column), dim=-1), dim=-1)[..., :-1]
+    else:
+        weights = torch.softmax(scores, dim=-1)
+    if seen is not None:
+        weights = weights * seen.any(dim=-1, keepdim=True)
+    weights = F.dropout(weights, scoring.dropout).to(values.dtype)
+    mixed = weights @ values
+    return positions.add_values(mixed, weights, view)
+
+
+def _visible(view: View, q: Tensor) -> Tensor | None:
+    """Which keys are seen, the kernel's own causal mask written out."""
+    return distances(view.start, q.shape[2], q.device) <= 0 if view.causal else view.mask
