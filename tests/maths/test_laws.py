@@ -7,8 +7,7 @@ agree; nothing breaks at the extremes. A public function without a row here fail
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import array_api_strict
@@ -17,9 +16,8 @@ import pytest
 import torch
 
 from pellucid import maths
-
-Arrays = tuple[np.ndarray, ...]
-Hand = Callable[..., Any]
+from support import equations
+from support.equations import Arrays, Row
 
 RANDOM = np.random.default_rng(7)
 LOGITS = RANDOM.normal(size=(3, 4))
@@ -45,21 +43,6 @@ W, G, M, V = RANDOM.normal(size=(4, 5))
 
 def _log_softmax_grad(x: Any, grad: Any) -> Any:
     return grad - maths.softmax(x) * grad.sum(-1)[..., None]
-
-
-@dataclass(frozen=True)
-class Row:
-    """An example of a function, its gradient by the first argument, and extreme arguments.
-
-    `options` go with the example, `extreme_options`, where they differ, with the extremes.
-    """
-
-    arrays: Arrays
-    options: dict[str, Any] = field(default_factory=dict)
-    hand: Hand | None = None
-    smooth: bool = True
-    extremes: Sequence[Arrays] = ()
-    extreme_options: dict[str, Any] | None = None
 
 
 def _with_targets(scores: np.ndarray) -> Arrays:
@@ -99,16 +82,6 @@ ROWS: dict[str, Row] = {
     "newton_schulz": Row(
         (RANDOM.normal(size=(2, 4, 3)),), {"steps": 5}, extremes=[(x,) for x in MATRICES]
     ),
-    "rotary_angles": Row(
-        (np.arange(5.0),),
-        {"d_head": 6, "base": 1e4},
-        extremes=[(np.array([-1e4, 1e4]),), (np.zeros(0),)],
-    ),
-    "sinusoid": Row(
-        (np.arange(5.0),),
-        {"d_model": 6, "base": 1e4},
-        extremes=[(np.array([-1e4, 1e4]),), (np.zeros(0),)],
-    ),
     "keep_top_k": Row((LOGITS,), {"k": 2}, smooth=False, extremes=[(x,) for x in MASKED]),
     "keep_top_p": Row((LOGITS,), {"p": 0.7}, smooth=False, extremes=[(x,) for x in MASKED]),
     "keep_min_p": Row((LOGITS,), {"p": 0.3}, smooth=False, extremes=[(x,) for x in MASKED]),
@@ -120,10 +93,15 @@ ROWS: dict[str, Row] = {
         ),
         extremes=[(x, x >= 0) for x in MASKED],
     ),
+    **equations.POSITION_ROWS,
+    **equations.ATTENTION_ROWS,
+    **equations.NORM_ROWS,
+    **equations.MEMORY_ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
-NUMBERS: dict[str, tuple[dict[str, float], float]] = {
+NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
+    **equations.NUMBERS,
     "he_std": ({"n_in": 8}, 0.5),
     "xavier_std": ({"n_in": 3, "n_out": 5}, 0.5),
     "depth_scale": ({"n_layers": 8}, 0.25),
@@ -145,29 +123,33 @@ def to_numpy(value: Any) -> list[np.ndarray]:
     return [np.from_dlpack(each) for each in results(value)]
 
 
-def gradient_by_differences(function: Callable[..., Any], arrays: Arrays, weights: Any) -> Any:
-    """d sum(weights * function) / d the first array, by central differences."""
+def gradient_by_differences(
+    function: Callable[..., Any], arrays: Arrays, weights: Any, index: int
+) -> Any:
+    """d sum(weights * function) / d the array at `index`, by central differences."""
 
-    def total(first: np.ndarray) -> float:
-        outputs = results(function(first, *arrays[1:]))
+    def total(array: np.ndarray) -> float:
+        outputs = results(function(*arrays[:index], array, *arrays[index + 1 :]))
         return sum(float((w * y).sum()) for w, y in zip(weights, outputs, strict=True))
 
-    first, step = arrays[0], 1e-6
-    gradient = np.empty_like(first)
-    for index in np.ndindex(first.shape):
-        moved = np.zeros_like(first)
-        moved[index] = step
-        gradient[index] = (total(first + moved) - total(first - moved)) / (2 * step)
+    array, step = arrays[index], 1e-6
+    gradient = np.empty_like(array)
+    for place in np.ndindex(array.shape):
+        moved = np.zeros_like(array)
+        moved[place] = step
+        gradient[place] = (total(array + moved) - total(array - moved)) / (2 * step)
     return gradient
 
 
-def gradient_by_autograd(function: Callable[..., Any], arrays: Arrays, weights: Any) -> Any:
+def gradient_by_autograd(
+    function: Callable[..., Any], arrays: Arrays, weights: Any, index: int
+) -> Any:
     """The same by torch."""
-    first, *rest = (torch.from_numpy(array) for array in arrays)
-    first = first.clone().requires_grad_()
-    outputs = results(function(first, *rest))
+    tensors = [torch.from_numpy(array.copy()) for array in arrays]
+    tensors[index].requires_grad_()
+    outputs = results(function(*tensors))
     sums = [(torch.from_numpy(w) * y).sum() for w, y in zip(weights, outputs, strict=True)]
-    return torch.autograd.grad(sum(sums), first)[0].numpy()
+    return torch.autograd.grad(sum(sums), tensors[index])[0].numpy()
 
 
 def test_every_public_function_has_a_row() -> None:
@@ -182,32 +164,29 @@ def test_every_hand_gradient_belongs_to_a_function_that_is_held_against_autograd
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.smooth])
 def test_hand_gradient_is_autograd_is_central_differences(name: str) -> None:
     row = ROWS[name]
-
-    def function(*arrays: Any) -> Any:
-        return getattr(maths, name)(*arrays, **row.options)
-
+    function = row.call(getattr(maths, name), row.options)
     outputs = results(function(*row.arrays))
     weights = [np.random.default_rng(1).normal(size=y.shape) for y in outputs]
-    autograd = gradient_by_autograd(function, row.arrays, weights)
-    differences = gradient_by_differences(function, row.arrays, weights)
-    np.testing.assert_allclose(autograd, differences, rtol=1e-6, atol=1e-7)
-    if row.hand is not None:
-        hand = row.hand(*row.arrays, weights[0])
-        np.testing.assert_allclose(hand, autograd, rtol=1e-12, atol=1e-13)
+    hands = () if row.hand is None else results(row.hand(*row.arrays, weights[0]))
+    for index in range(max(len(hands), 1)):
+        autograd = gradient_by_autograd(function, row.arrays, weights, index)
+        differences = gradient_by_differences(function, row.arrays, weights, index)
+        np.testing.assert_allclose(autograd, differences, rtol=1e-6, atol=1e-7)
+        if hands:
+            np.testing.assert_allclose(hands[index], autograd, rtol=1e-12, atol=1e-13)
 
 
 def in_every_library(
     name: str, arrays: Arrays, options: dict[str, Any]
 ) -> dict[str, list[np.ndarray]]:
-    function = getattr(maths, name)
+    function = ROWS[name].call(getattr(maths, name), options)
     libraries: dict[str, Callable[[np.ndarray], Any]] = {
         "numpy": np.asarray,
         "torch": torch.from_numpy,
         "array_api_strict": array_api_strict.asarray,
     }
     return {
-        library: to_numpy(function(*map(convert, arrays), **options))
-        for library, convert in libraries.items()
+        library: to_numpy(function(*map(convert, arrays))) for library, convert in libraries.items()
     }
 
 
@@ -225,7 +204,9 @@ def test_every_array_library_gives_the_same(name: str) -> None:
 )
 def test_extreme_inputs_give_numbers_without_a_warning(name: str, arrays: Arrays) -> None:
     row = ROWS[name]
-    answers = in_every_library(name, arrays, row.extreme_options or row.options)
+    answers = in_every_library(
+        name, arrays, row.options if row.extreme_options is None else row.extreme_options
+    )
     for library, values in answers.items():
         for ours, theirs in zip(answers["numpy"], values, strict=True):
             assert not np.isnan(theirs).any(), f"{library}: {theirs}"
@@ -241,7 +222,9 @@ def test_gradients_that_flow_through_masks_are_numbers(name: str) -> None:
         function = getattr(maths, name)
         (first, *rest) = (torch.from_numpy(array) for array in arrays)
         first = first.clone().requires_grad_()
-        outputs = function(first, *rest, **(row.extreme_options or row.options))
+        outputs = function(
+            first, *rest, **(row.options if row.extreme_options is None else row.extreme_options)
+        )
         outputs[torch.isfinite(outputs)].sum().backward()
         assert not first.grad.isnan().any()
 
@@ -249,13 +232,15 @@ def test_gradients_that_flow_through_masks_are_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_function_of_numbers_is_what_the_formula_says_by_hand(name: str) -> None:
     arguments, expected = NUMBERS[name]
-    value = getattr(maths, name)(**arguments)
-    assert math.isclose(value, expected, rel_tol=1e-12)
+    values = results(getattr(maths, name)(**arguments))
+    for value, by_hand in zip(values, results(expected), strict=True):
+        assert math.isclose(value, by_hand, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_float32_stays_float32(name: str) -> None:
     row = ROWS[name]
     narrow = [a.astype(np.float32) if a.dtype == np.float64 else a for a in row.arrays]
-    for value in results(getattr(maths, name)(*narrow, **row.options)):
-        assert value.dtype == np.float32
+    function = row.call(getattr(maths, name), row.options)
+    for wide, value in zip(results(function(*row.arrays)), results(function(*narrow)), strict=True):
+        assert value.dtype == (np.float32 if wide.dtype == np.float64 else wide.dtype)

@@ -6,70 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.maths import rotary_angles, sinusoid
+from pellucid.maths import rotary_angles, rotate, sinusoid, to_half_split
 
 FEW = settings(max_examples=30, deadline=None)
 
 
-def published(shared_data: Path, name: str) -> Any:
-    return json.loads((shared_data / "reference-vectors" / name).read_text())
-
-
-def turned(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """Feature i and feature i + d_head / 2 turned together: the half-split layout."""
-    first, second = np.split(x, 2, axis=-1)
-    cos, sin = np.cos(angles), np.sin(angles)
-    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-
-
-@FEW
-@given(shift=st.integers(0, 1000), half=st.integers(1, 8))
-def test_product_of_turned_vectors_depends_on_their_distance_alone(shift: int, half: int) -> None:
-    q, k = np.random.default_rng(half).normal(size=(2, 1, 2 * half))
-    here = rotary_angles(np.array([3.0, 8.0]), d_head=2 * half, base=1e4)
-    there = rotary_angles(np.array([3.0, 8.0]) + shift, d_head=2 * half, base=1e4)
-    near = turned(q, here[0]) @ turned(k, here[1]).T
-    far = turned(q, there[0]) @ turned(k, there[1]).T
-    np.testing.assert_allclose(far, near, rtol=1e-9, atol=1e-9)
-
-
-def test_angles_fall_from_the_position_itself_by_equal_factors() -> None:
-    angles = rotary_angles(np.array([2.0]), d_head=8, base=10_000.0)
-    np.testing.assert_allclose(angles, [[2.0, 0.2, 0.02, 0.002]], rtol=1e-12)
-
-
-def test_published_rotary_embeddings_are_reproduced(shared_data: Path) -> None:
-    keras = published(shared_data, "rope.json")["keras_hub_vs_flax"]
-    x = np.random.default_rng(0).standard_normal((2, 2, 1, 16)).astype(np.float32)
-    for row, positions in enumerate(keras["positions"]):
-        angles = rotary_angles(np.array(positions, float), d_head=16, base=1e4)
-        ours = turned(x[row, :, 0], angles)
-        expected = keras["expected_batch1"] if row == 1 else x[0, :, 0]
-        np.testing.assert_allclose(ours, expected, atol=1e-6)
-
-
-def test_published_scaled_rotary_embeddings_are_reproduced(shared_data: Path) -> None:
-    """Linear scaling of the context is the same as smaller positions."""
-    scaled = published(shared_data, "rope.json")["hf_linear_scaling"]
-    angles = rotary_angles(np.arange(3.0) / 2, d_head=4, base=1e4)
-    expected = scaled["scaling_factor_2_positions_0_1_2"]
-    np.testing.assert_allclose(turned(np.ones((3, 4)), angles), expected, atol=1e-6)
-    angles = rotary_angles(np.array([12.0]) / 5, d_head=4, base=1e4)
-    expected = scaled["scaling_factor_5_position_12"]
-    np.testing.assert_allclose(turned(np.ones((1, 4)), angles)[0], expected, atol=1e-6)
-
-
-def test_published_rotary_sines_and_cosines_are_reproduced(shared_data: Path) -> None:
-    fairseq = published(shared_data, "rope.json")["fairseq"]
-    angles = rotary_angles(np.array(fairseq["positions"], float), d_head=2, base=1e4)
-    np.testing.assert_allclose(np.cos(angles)[:, 0], fairseq["cos"], atol=1e-4)
-    np.testing.assert_allclose(np.sin(angles)[:, 0], fairseq["sin"], atol=1e-4)
-    query = torch.randn(3, 1, 2, generator=torch.Generator().manual_seed(0)).numpy()[:, 0]
-    np.testing.assert_allclose(turned(query, angles), fairseq["rotated_query"], atol=1e-4)
+def published(shared_data: Path, key: str) -> Any:
+    return json.loads((shared_data / "reference-vectors" / "positions_other.json").read_text())[key]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +24,63 @@ def test_published_rotary_sines_and_cosines_are_reproduced(shared_data: Path) ->
 def test_published_sinusoids_are_reproduced(
     shared_data: Path, key: str, width: int, position: float
 ) -> None:
-    expected = published(shared_data, "positions_other.json")["sinusoidal_interleaved"][key]
+    expected = published(shared_data, "sinusoidal_interleaved")[key]
     ours = sinusoid(np.array([position]), d_model=width, base=1e4)[0]
     np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_published_sinusoids_of_distances_are_reproduced(shared_data: Path) -> None:
+    xl = published(shared_data, "relative_xl_style")
+    distances = np.arange(xl["max_len"] - 1.0, -xl["max_len"], -1.0)
+    ours = sinusoid(distances, d_model=xl["d_model"], base=1e4)
+    np.testing.assert_allclose(ours, xl["pe"], atol=1e-4)
 
 
 def test_every_sine_has_its_cosine_beside_it() -> None:
     table = sinusoid(np.arange(50.0), d_model=10, base=1e4)
     np.testing.assert_allclose(table[:, ::2] ** 2 + table[:, 1::2] ** 2, 1.0, rtol=1e-12)
+
+
+def test_halves_are_the_same_numbers_in_another_order() -> None:
+    options = {"d_model": 10, "base": 1e4}
+    beside = sinusoid(np.arange(5.0), **options)
+    halves = sinusoid(np.arange(5.0), pairing="half_split", **options)
+    np.testing.assert_array_equal(halves, to_half_split(beside))
+    np.testing.assert_allclose(halves[1, 0], np.sin(1.0), rtol=1e-15)
+    np.testing.assert_allclose(halves[1, 5], np.cos(1.0), rtol=1e-15)
+
+
+@FEW
+@given(step=st.integers(0, 500), half=st.integers(1, 8), start=st.integers(0, 500))
+def test_a_step_of_any_size_turns_every_sinusoid_alike(step: int, half: int, start: int) -> None:
+    """(sin a, cos a) is a point of the plane; a later position is the same point turned back."""
+    options = {"d_model": 2 * half, "base": 1e4}
+    here, there = sinusoid(np.array([start, start + step], dtype=float), **options)
+    angles = rotary_angles(np.array([float(step)]), d_head=2 * half, base=1e4)
+    turned = rotate(here[None], -angles, pairing="interleaved")[0]
+    np.testing.assert_allclose(turned, there, atol=1e-9)
+
+
+def test_an_offset_is_a_later_start() -> None:
+    late = sinusoid(np.arange(4.0), d_model=6, base=1e4, offset=2.0)
+    np.testing.assert_array_equal(late, sinusoid(np.arange(2.0, 6.0), d_model=6, base=1e4))
+
+
+def test_down_to_base_the_last_frequency_is_the_inverse_of_the_base() -> None:
+    table = sinusoid(np.array([1.0]), d_model=8, base=100.0, down_to_base=True)
+    np.testing.assert_allclose(table[0, -2], np.sin(0.01), rtol=1e-12)
+    one_pair = sinusoid(np.array([1.0]), d_model=2, base=100.0, down_to_base=True)
+    np.testing.assert_allclose(one_pair[0], [np.sin(1.0), np.cos(1.0)], rtol=1e-12)
+
+
+def test_an_unknown_pairing_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="pairing is 'halves'; it has to be 'interleaved' or"):
+        sinusoid(np.arange(4.0), d_model=6, base=1e4, pairing="halves")
+
+
+@pytest.mark.parity
+def test_sinusoids_in_halves_are_those_of_fairseq_as_transformers_has_them() -> None:
+    theirs = pytest.importorskip("transformers.models.m2m_100.modeling_m2m_100")
+    table = theirs.M2M100SinusoidalPositionalEmbedding.get_embedding(40, 16, padding_idx=None)
+    ours = sinusoid(np.arange(40.0), d_model=16, base=1e4, pairing="half_split", down_to_base=True)
+    np.testing.assert_allclose(ours, table.numpy(), atol=1e-5)

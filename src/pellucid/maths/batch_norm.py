@@ -96,7 +96,8 @@ def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> 
     Raises:
         ValueError: x has fewer than two tokens, so that its variance is not known.
     Source:
-        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10.
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10, where all batches count
+        alike; that older ones fade is the custom since.
     """
     n = math.prod(x.shape[:-1])
     if n < 2:

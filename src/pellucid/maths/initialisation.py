@@ -1,6 +1,7 @@
-"""How wide weights start: a standard deviation as a function of a matrix's shape.
+"""How wide weights start, by the shape of a matrix or the depth of a model.
 
-Comes in: numbers of inputs and outputs. Goes out: a standard deviation. It draws nothing.
+Comes in: numbers of inputs, outputs and layers. Goes out: standard deviations, or factors of them.
+It draws nothing.
 """
 
 from __future__ import annotations

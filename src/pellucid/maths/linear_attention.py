@@ -139,11 +139,12 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
         As `linear_attention`, causal. chunk: tokens at a time. Returns (..., time, d_v).
     Source:
         Sun et al. 2023, "Retentive Network: A Successor to Transformer for Large Language Models",
-        section 2.3 (the chunkwise form, here without decay).
+        eq. 7 (the chunkwise form, here without decay).
     """
     xp = namespace(q, k, v)
     values = _with_ones(v)
-    state, gathered = None, []
+    state: Array | None = None
+    gathered: list[Array] = []
     for start in range(0, q.shape[-2], chunk):
         piece = slice(start, min(start + chunk, q.shape[-2]))
         q_here, k_here, v_here = q[..., piece, :], k[..., piece, :], values[..., piece, :]

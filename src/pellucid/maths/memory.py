@@ -92,7 +92,8 @@ def memory_through_time(
     See also:
         `memory_in_chunks`, which is faster and not quite the same.
     """
-    memories, momenta = [], []
+    memories: list[Array] = []
+    momenta: list[Array] = []
     for t in range(k.shape[-2]):
         memory, momentum = memory_step(
             memory,
@@ -145,7 +146,8 @@ def memory_in_chunks(
         eq. 16 and 18 (b -> chunk).
     """
     xp = namespace(memory, k, v)
-    memories, momenta = [], []
+    memories: list[Array] = []
+    momenta: list[Array] = []
     for start in range(0, k.shape[-2], chunk):
         here = slice(start, min(start + chunk, k.shape[-2]))
         u = memory_loss_grad(memory[..., None, :, :], k[..., here, :], v[..., here, :])

@@ -53,10 +53,12 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     min(E + floor(log(r / E) / log(D / E) (n_buckets - E)), n_buckets - 1)    otherwise
 
     Causal: keys after the query count as r = 0. Otherwise the first half of the buckets is for keys
-    before the query, the second half for keys after it.
+    before the query, the second half for keys after it, each by the formula with n_buckets / 2.
 
     Args:
         distances: (...), whole numbers, key minus query. Returns (...), in 0 ... n_buckets - 1.
+    Raises:
+        ValueError: max_distance is not beyond the distances that have buckets of their own.
     Source:
         Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
         Transformer", section 2.1; the formula is that of the released code.
@@ -65,6 +67,8 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     n_buckets = n_buckets if causal else n_buckets // 2
     back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
     n_exact = n_buckets // 2
+    if max_distance <= n_exact:
+        raise ValueError(f"max_distance is {max_distance}; it has to be above {n_exact}")
     starts = _bucket_starts(n_exact, n_buckets, max_distance)
     bucket = xp.clip(back, 0, n_exact)
     for start in starts:

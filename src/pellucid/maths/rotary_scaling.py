@@ -66,8 +66,8 @@ def dynamic_ntk_frequencies(
         frequencies: (pairs,). Returns the same shape.
         factor: s. length: of the text that is read. original_length: L.
     Source:
-        Peng et al. 2023, "YaRN", section 3.3 ("Dynamic NTK"), where s = 1; the released models
-        generalise it so.
+        Peng et al. 2023, "YaRN", section 3.3 ("Dynamic NTK"), where s = 1; other s as in the
+        library transformers.
     """
     longer = max(length, original_length) / original_length
     return ntk_frequencies(frequencies, factor=factor * longer - (factor - 1))
@@ -155,6 +155,6 @@ def yarn_attention_factor(factor: float, *, weight: float = 1.0) -> float:
     Args:
         factor: s.
     Source:
-        Peng et al. 2023, "YaRN", section 3.4.
+        Peng et al. 2023, "YaRN", eq. 21-22.
     """
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1

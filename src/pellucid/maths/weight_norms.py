@@ -112,7 +112,7 @@ def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
         As `spectral_norm`. grad: like w. Returns like w.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
-        section 2.3.
+        section 2.3, eq. 9-12.
     """
     xp = namespace(w, u, v, grad)
     sigma = _stretch(w, u, v)
