@@ -116,7 +116,7 @@ def attentions(draw: st.DrawFn, *, multi_head_only: bool) -> config.Attention:
         out_bias=st.booleans(),
         chunk=st.integers(1, 5),
     )
-    one = multi_head if multi_head_only or True else multi_head | linear
+    one = multi_head if multi_head_only or not LINEAR_IS_BUILT else multi_head | linear
     alternating = st.builds(
         config.Alternating, layers=st.lists(one, min_size=2, max_size=3).map(tuple)
     )
