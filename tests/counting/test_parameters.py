@@ -11,7 +11,7 @@ from pellucid.counting import parameter_count, parameters
 from pellucid.errors import ConfigError
 from pellucid.model import assemble
 from pellucid.optim import group
-from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, transformers, with_stack
+from support.architectures import MEMORY, SMALL, SMALL_HEADS, SMALL_STACK, transformers, with_stack
 
 
 def counted(model: config.Transformer) -> dict[str, int]:
@@ -151,6 +151,14 @@ def test_layers_that_take_turns_are_counted_apart() -> None:
     assert (rows["global attention"].times, rows["global attention"].count) == (2, 2 * each)
     assert (rows["window 2 attention"].times, rows["window 2 attention"].count) == (1, each)
     assert rows["global attention"].formula.startswith("2 (d_model")
+
+
+def test_a_memory_is_counted_as_on_paper() -> None:
+    # seven matrices of 6 x 4 (output among them), four gates of 2 x 4, a start of 3 x 3 per head
+    each = 7 * 6 * 4 + 4 * 2 * 4 + 2 * 3 * 3 + 4 * 2 + 3
+    assert counted(with_stack(attention=MEMORY))["attention"] == 2 * each
+    row = next(row for row in parameters(with_stack(attention=MEMORY)) if row.part == "attention")
+    assert row.count - row.hidden == 2 * (4 * 2 + 3)
 
 
 def test_stacks_of_a_pair_are_counted_apart_and_their_embedding_once() -> None:
