@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import torch
 from hypothesis import strategies as st
@@ -88,7 +87,6 @@ def with_stack(**changes: object) -> config.Transformer:
     return replace(SMALL, decoder=replace(SMALL_STACK, **changes))  # type: ignore[arg-type]
 
 
-@cache
 def is_built(attention: config.OneAttention) -> bool:
     """Whether `assemble` has a module for this kind yet."""
     try:
@@ -97,6 +95,10 @@ def is_built(attention: config.OneAttention) -> bool:
     except NotImplementedError:
         return False
     return True
+
+
+#: Asked once, and not while hypothesis draws: building a model draws numbers too.
+BUILT = {type(attention): is_built(attention) for attention in (LINEAR, MEMORY)}
 
 
 @st.composite
@@ -128,11 +130,11 @@ def attentions(draw: st.DrawFn, *, scored: bool, causal: bool) -> config.Attenti
     )
     alike = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
     # linear attention has no scores that positions could add to
-    if is_built(LINEAR) and not scored:
+    if BUILT[config.LinearAttention] and not scored:
         biases = {"qkv_bias": st.booleans(), "out_bias": st.booleans()}
         one |= st.builds(config.LinearAttention, **alike, **biases)
     # a memory is written from left to right
-    if is_built(MEMORY) and not scored and causal:
+    if BUILT[config.NeuralMemory] and not scored and causal:
         own = {"window": st.integers(1, 9), "frozen": st.booleans()}
         one |= st.builds(config.NeuralMemory, **alike, **own)
     alternating = st.builds(
