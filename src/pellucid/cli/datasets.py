@@ -147,8 +147,10 @@ def _watching(name: str, *, quiet: bool) -> Generator[Progress]:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    from pellucid.display import can_redraw
+
     console = Console()
-    if not (sys.stdout.isatty() and console.is_interactive and not console.is_dumb_terminal):
+    if not can_redraw(console, sys.stdout):
         yield _Tenths(name)
         return
     columns = (TextColumn("{task.description}"), BarColumn(20), DownloadColumn())
