@@ -76,6 +76,7 @@ PROMISED: dict[str, dict[str, object]] = {
         "out": "t.json",
     },
     "tokenizer show x --tokenizer r --json": {"text": "x", "tokenizer": "r", "json": True},
+    "tokenizer compare a.txt --with t.json --with gpt2": {"others": ["t.json", "gpt2"]},
     "tokenizer compare a.txt --json": {"paths": ["a.txt"], "json": True},
     "data list --json": {"action": "list", "json": True},
     "data get tinyshakespeare": {"name": "tinyshakespeare", "to": None, "mirror": None},
