@@ -75,7 +75,8 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed: apt-get install tmux")
-    one = Terminal(tmp_path, f"pellucid-{os.getpid()}")
+    # a server of its own: the last one may still be on its way out
+    one = Terminal(tmp_path, f"pellucid-{os.getpid()}-{tmp_path.name}")
     yield one
     one.tmux("kill-server")
 
