@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import TextError
-from pellucid.text import Document, Tally, documents_from
+from pellucid.text import Document, Piped, Tally, documents_from, pieces_of, read_pieces, survey
 from pellucid.text import rows as tables
-from pellucid.text.documents import without_duplicates
-from pellucid.text.files import read_documents
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
 
@@ -201,8 +199,8 @@ def test_folder_with_a_field_gives_texts_and_tables_and_counts_the_rest(tmp_path
         content = jsonl([name, "", None]) if name == "c.jsonl" else name.encode()
         written(tmp_path, name, gzip.compress(content) if name.endswith(".gz") else content)
     tally = Tally()
-    read = list(read_documents([str(tmp_path)], "text", tally))
-    assert [document.text for document in read] == ["a.txt", "b.md.gz", "c.jsonl"]
+    read = list(read_pieces([str(tmp_path)], "text", tally, Piped()))
+    assert [piece.text for piece in read] == ["a.txt", "b.md.gz", "c.jsonl"]
     assert tally == Tally(files=3, tables=1, rows=3, empty_rows=2, other_files=2)
 
 
@@ -216,6 +214,7 @@ def test_exact_duplicates_are_counted_and_dropped_if_asked(drop: bool) -> None:
     tally = Tally()
     texts = ["a", "é", "a ", "é", "a", "a"]
     documents = (Document(str(index), text) for index, text in enumerate(texts))
-    kept = [d.text for d in without_duplicates(documents, tally, drop=drop)]
+    found = survey(pieces_of(documents), tally, drop_duplicates=drop)
+    kept = [text for text, used in zip(texts, found.used, strict=True) if used]
     assert kept == (["a", "é", "a "] if drop else texts)
     assert (tally.duplicates, tally.duplicate_bytes) == (3, 4)
