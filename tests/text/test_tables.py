@@ -218,3 +218,80 @@ def test_exact_duplicates_are_counted_and_dropped_if_asked(drop: bool) -> None:
     kept = [text for text, used in zip(texts, found.used, strict=True) if used]
     assert kept == (["a", "é", "a "] if drop else texts)
     assert (tally.duplicates, tally.duplicate_bytes) == (3, 4)
+
+
+NESTED = [
+    {"id": 1, "message": {"text": text, "n": 2}, "a.b": "x", "a": {"b": "y"}} for text in TEXTS
+]
+
+
+def in_json(rows: Any, **how: Any) -> bytes:
+    return json.dumps(rows, ensure_ascii=False, **how).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", in_json(NESTED)),
+        ("a.json", in_json(NESTED, indent=2)),
+        ("a.json", b"\xef\xbb\xbf\n" + b"\n".join(in_json(row) for row in NESTED) + b"\n"),
+        ("a.json", b"\n\n".join(in_json(row, indent=1) for row in NESTED)),
+        ("a.json.gz", gzip.compress(in_json(NESTED))),
+        ("a.ndjson", b"\n".join(in_json(row) for row in NESTED)),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 7, 2**20])
+def test_json_is_read_as_a_list_or_as_lines_with_paths_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, block: int
+) -> None:
+    monkeypatch.setattr("pellucid.text.plain._BLOCK", block)
+    path = written(tmp_path, name, content)
+    assert texts_in(path, field="message.text") == TEXTS
+    assert texts_in(path, field="a.b") == ["x"] * len(TEXTS)
+    said = refusal(path, "message.body")
+    assert "row 1: has no field 'message.body'; it has: 'id', 'message.text', 'message.n'" in said
+
+
+BROKEN_JSON = {
+    "cut short": (b'[{"text": "a"}, {"text": "b', "row 2: is not valid JSON (Unterminated"),
+    "no end": (b'[{"text": "a"}', "row 2: is not valid JSON (expected , or ] there)"),
+    "two lists": (b'[{"text": "a"}] []', "row 2: is not valid JSON (something stands behind"),
+    "early error": (
+        b'[{"text": x}, ' + b'{"text": "b"}, ' * 99 + b"1]",
+        "row 1: is not valid JSON",
+    ),
+    "deep": (b"[" * 100_000, "row 1: is not valid JSON"),
+    "texts": (b'["a"]', "row 1: expected a JSON object with the field 'text'"),
+    "number": (b"12", "row 1: expected a JSON object"),
+    "latin": (b'[{"text": "\xe9"}]', "is not UTF-8: byte 0xe9 at offset 11"),
+    "NUL byte": (b'[{"text": "a\0"}]', "has a NUL byte at offset 12"),
+    "empty": (b" ", "is empty: no row has a text"),
+    "empty list": (b"[ ]", "is empty: no row has a text"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_JSON)
+def test_broken_json_is_refused_with_file_and_row(tmp_path: Path, case: str) -> None:
+    content, expected = BROKEN_JSON[case]
+    path = written(tmp_path, "a.json", content)
+    said = refusal(path)
+    assert said.startswith(path)
+    assert expected in said
+
+
+def test_enormous_json_row_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LONGEST_ROW", 100)
+    monkeypatch.setattr("pellucid.text.plain._BLOCK", 16)
+    path = written(tmp_path, "a.json", in_json([{"text": "a"}, {"text": "b" * 10_000}]))
+    assert "row 2: is not valid JSON (more than 100 characters)" in refusal(path)
+
+
+def test_parquet_field_in_a_struct_is_found_by_its_path(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"message": {"text": text}} for text in TEXTS] + [{"message": None}]
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+    assert texts_in(str(path), field="message.text") == TEXTS
+    assert "has no field 'message.body'" in refusal(str(path), "message.body")

@@ -180,12 +180,12 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
     found: list[Encoded] = []
     ids_of = tokenizer.encode_batch([stretch.text for stretch in batch])
     for stretch, ids in zip(batch, ids_of, strict=True):
-        changed = not exact and tokenizer.decode(ids) != stretch.text
-        begin = [tokenizer.begin_id] if stretch.first else []
-        end = tokenizer.closing if stretch.last else []
+        changed = not exact and tokenizer.decode(ids.tolist()) != stretch.text
+        begin = np.array([tokenizer.begin_id] if stretch.first else [], dtype=dtype)
+        end = np.array(tokenizer.closing if stretch.last else [], dtype=dtype)
         found.append(
             Encoded(
-                ids=np.array([*begin, *ids, *end], dtype=dtype),
+                ids=np.concatenate([begin, ids.astype(dtype), end]),
                 n_bytes=len(stretch.text.encode()),
                 first=stretch.first,
                 last=stretch.last,

@@ -12,10 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from pellucid.errors import TextError
+
+Ids = npt.NDArray[np.uint32]
 
 BEGIN = "<|begin_of_text|>"
 END = "<|end_of_text|>"
@@ -28,6 +32,7 @@ _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
 _BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
     chr(256 + place): byte for place, byte in enumerate(_OTHERS)
 }
+_SYMBOL_OF = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 #: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
 _ENDS = (
     (BEGIN, END),
@@ -69,6 +74,7 @@ class Tokenizer:
         self._special = {i for i, t in inner.get_added_tokens_decoder().items() if t.special}
         # a vocabulary with gaps needs a row for its highest id
         self._vocab_size = max(inner.get_vocab().values()) + 1
+        self._id_of_byte = self._byte_table()
 
     @property
     def vocab_size(self) -> int:
@@ -96,10 +102,13 @@ class Tokenizer:
         """The ids of a text, without begin or end."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, each as `encode` gives them, on all processors."""
-        inner = cast("Any", self._inner)
-        return [each.ids for each in inner.encode_batch_fast(texts, add_special_tokens=False)]
+        if self._id_of_byte is not None:  # twenty times as fast as the library
+            table = self._id_of_byte
+            return [table[np.frombuffer(text.encode(), dtype=np.uint8)] for text in texts]
+        found = cast("Any", self._inner).encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(each.ids, dtype=np.uint32) for each in found]
 
     @property
     def ends_at_blanks(self) -> bool:
@@ -115,6 +124,14 @@ class Tokenizer:
             self.words(left + right) == self.words(left) + self.words(right)
             for left, right in pairwise(_AT_BLANKS)
         )
+
+    def _byte_table(self) -> Ids | None:
+        """The id of each byte, where each byte is a token and none are merged."""
+        ids = [self._inner.token_to_id(symbol) for symbol in _SYMBOL_OF]
+        plain = self._inner.get_vocab_size() - len(self._special) == len(ids)
+        if not plain or None in ids or not self.exact or self.merges():
+            return None
+        return np.array(ids, dtype=np.uint32)
 
     def encode_prompt(self, text: str, *, called: str = "prompt") -> list[int]:
         """The ids of a text that goes on: begin, its tokens, and no end.
