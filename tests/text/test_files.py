@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.errors import TextError
-from pellucid.text import documents_from
+from pellucid.text import Piped, Tally, documents_from, read_pieces
 
 
 def written(folder: Path, name: str, content: bytes) -> str:
@@ -94,6 +94,15 @@ def test_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", piped)
     (document,) = documents_from(["-"])
     assert (document.name, document.text) == ("standard input", "naïve\n")
+
+
+def test_standard_input_is_read_again_but_is_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one text")))
+    piped = Piped()
+    for _ in range(3):
+        assert [piece.text for piece in read_pieces(["-"], None, Tally(), piped)] == ["one text"]
+    with pytest.raises(TextError, match="standard input is named twice"):
+        documents_from(["-", "-"])
 
 
 def test_empty_standard_input_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,10 @@ def read_pieces(
         TextError: a path that does not exist, a folder without text, a field that is missing or not
             chosen, a file that is empty, damaged or not UTF-8 text.
     """
-    for path in paths:
+    named = list(paths)
+    if named.count("-") > 1:
+        raise TextError("standard input is named twice: it holds one text; name - once")
+    for path in named:
         if path == "-":
             yield from _standard_input(piped, field, tally)
             continue
