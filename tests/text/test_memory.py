@@ -81,6 +81,7 @@ def test_corpus_is_learned_from_and_encoded_within_the_bound(tmp_path: Path, row
     else:
         book(path, 200_000_000, "\n")
     grown, by, n_bytes, _ = prepared(path, "text" if rows else "", "pairs", tmp_path / "run")
-    assert grown < BOUND * (1.5 if rows else 1)  # the words that the trainer counts
+    # the trainer takes 256 pieces at a time, and keeps the words it counts
+    assert grown < 2.5 * BOUND
     assert by == ("documents" if rows else "tails")
     assert n_bytes > 170_000_000

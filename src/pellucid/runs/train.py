@@ -49,7 +49,7 @@ def train(
     Args:
         paths: files, folders, patterns or "-"; none is the documentation in Python's standard
             library.
-        field: what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
+        field: what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV, Parquet.
         preset: what everything is taken from that is not said otherwise.
         config_file: a TOML file that says what differs; its `base` wins over `preset`.
         out: the run's folder; a fresh one under `runs/` by default.
