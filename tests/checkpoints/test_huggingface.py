@@ -113,6 +113,19 @@ def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("verb", ["score", "explain", "evaluate", "generate"])
+def test_an_encoder_predicts_no_token_from_those_before_it(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "dir", "bert")
+    (tmp_path / "text.txt").write_text("some words")
+    words = {"evaluate": [str(tmp_path / "text.txt")], "generate": ["--prompt", "a"]}
+    assert main([verb, str(tmp_path / "dir"), *words.get(verb, ["some words"])]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "an encoder" in said
+    assert "sees" in said
+
+
 def test_import_and_export_keep_every_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
+from tokenizers import processors
 
 from pellucid.errors import TextError
 
@@ -114,6 +115,19 @@ def roles_of(begin: str, end: str, *, has: Callable[[str], bool]) -> dict[str, s
         found = next((name for name in names if has(name)), None)
         roles |= {} if found is None else {role: found}
     return roles
+
+
+def put_around(file: str, around: list[str], ids: Mapping[str, int]) -> str:
+    """A `tokenizer.json` that also says what `transformers` puts around a text, "$A".
+
+    One that says it already is left as it is.
+    """
+    if json.loads(file)["post_processor"] is not None:
+        return file
+    inner: Any = tokenizers.Tokenizer.from_str(file)
+    template: Any = processors.TemplateProcessing
+    inner.post_processor = template(single=around, special_tokens=sorted(ids.items()))
+    return inner.to_str(pretty=True)
 
 
 def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None) -> str:
