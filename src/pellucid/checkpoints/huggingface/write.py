@@ -45,7 +45,8 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
             reasons = _differences(model, parameters, family, attributes)
             distance = len(reasons)
         except Unfit as unfit:
-            attributes, reasons, distance = {}, [str(unfit)], _FAR
+            attributes, reasons = {}, [str(unfit)]
+            distance = 2 * _FAR if unfit.shape else _FAR
         if not reasons:
             return family, attributes
         if nearest is None or distance < nearest[0]:
