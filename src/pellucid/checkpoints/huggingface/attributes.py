@@ -68,7 +68,10 @@ ANYWHERE: Rules = {
     "architectures": Ignored("read before the table"),
     "model_type": Ignored("read before the table"),
     **dict.fromkeys(("torch_dtype", "dtype"), Ignored("tensors are read as float32")),
-    **dict.fromkeys(("transformers_version", "_name_or_path", "name_or_path", "transformers.js_config"), _ORIGIN),
+    **dict.fromkeys(
+        ("transformers_version", "_name_or_path", "name_or_path", "transformers.js_config"),
+        _ORIGIN,
+    ),
     **dict.fromkeys(
         (
             "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
