@@ -140,6 +140,8 @@ def test_import_and_export_keep_every_number(
     assert torch.equal(run.model(ids(9)), model(ids(9)))
     assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
     assert "a gpt2" in capsys.readouterr().out
+    modes = {file.stat().st_mode for file in (tmp_path / "out").iterdir()}
+    assert len(modes) == 1  # whoever may read one file may read them all
     again = pellucid.load(tmp_path / "out")
     assert torch.equal(again.model(ids(9)), model(ids(9)))
     assert again.tokenizer.encode_prompt("hello") == run.tokenizer.encode_prompt("hello")

@@ -10,6 +10,7 @@ weights started may differ: they do not change what a trained model computes.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,8 @@ def write_published(
         _write_json(folder / GENERATION, dict(ends))
     save_file = cast("Any", safetensors.torch).save_file
     save_file(_renamed(model, tensors, family), folder / WEIGHTS, metadata={"format": "pt"})
+    # the library lets nobody else read what it writes; the directory is for others too
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)
     return family.model_type
 
 
