@@ -88,6 +88,7 @@ def train_config(
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
+    run.check_objective()
     find_device(run.training.device)
     if out is not None:
         refuse_taken(Path(out))
