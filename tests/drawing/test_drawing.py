@@ -7,7 +7,7 @@ import re
 import typing
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -17,17 +17,18 @@ from pellucid import config
 from pellucid.config import Transformer
 from pellucid.counting import parameter_count
 from pellucid.drawing import as_svg, as_text, assemble, boxes, place
-from pellucid.drawing.picture import Picture, Rectangle
+from pellucid.drawing.picture import Line, Picture, Rectangle
 from pellucid.drawing.svg import CELL_HEIGHT, CELL_WIDTH, FONT_SIZE
 from pellucid.presets import PRESETS
 from support.architectures import SMALL, transformers, with_stack
-from support.drawings import BOTH, MODELS
+from support.drawings import BOTH, LARGE, MODELS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PRESET_MODELS = {
     name: replace(run.model, vocab_size=run.model.vocab_size or 4096)
     for name, run in PRESETS.items()
 }
+TO_DRAW = {**MODELS, **PRESET_MODELS, "both": BOTH, "large": LARGE}
 
 
 def pictures(model: Transformer) -> list[Picture]:
@@ -45,9 +46,9 @@ def test_boxes_hold_all_parameters_and_none_twice(model: Transformer) -> None:
     assert counted(model) == parameter_count(model)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_boxes_of_a_preset_hold_its_parameters(name: str) -> None:
-    assert counted(PRESET_MODELS[name]) == parameter_count(PRESET_MODELS[name])
+@pytest.mark.parametrize("name", TO_DRAW)
+def test_boxes_of_a_kind_or_preset_hold_its_parameters(name: str) -> None:
+    assert counted(TO_DRAW[name]) == parameter_count(TO_DRAW[name])
 
 
 def architectural() -> set[str]:
@@ -152,6 +153,19 @@ def check_nothing_runs_into_anything(picture: Picture) -> None:
     borders = {cell for box in picture.rectangles if box.kind != "words" for cell in border(box)}
     names = {(t.x + i, t.y) for t in picture.texts if not t.over for i in range(len(t.text))}
     assert names & borders == set()
+    flows = {cell for line in picture.lines for cell in passed(line)}
+    assert names & flows == set()
+
+
+def passed(line: Line) -> Iterator[tuple[int, int]]:
+    """The cells that a line goes through, its ends left out: they are on what it joins."""
+    cells = [
+        (x, y)
+        for (x1, y1), (x2, y2) in pairwise(line.points)
+        for x in range(min(x1, x2), max(x1, x2) + 1)
+        for y in range(min(y1, y2), max(y1, y2) + 1)
+    ]
+    yield from (cell for cell in cells if cell not in (line.points[0], line.points[-1]))
 
 
 def within(picture: Picture, cells: list[tuple[int, int]]) -> None:
@@ -171,15 +185,15 @@ def test_nothing_runs_into_anything(model: Transformer) -> None:
         check_nothing_runs_into_anything(picture)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_nothing_of_a_preset_runs_into_anything(name: str) -> None:
-    for picture in pictures(PRESET_MODELS[name]):
+@pytest.mark.parametrize("name", TO_DRAW)
+def test_nothing_of_a_kind_or_preset_runs_into_anything(name: str) -> None:
+    for picture in pictures(TO_DRAW[name]):
         check_nothing_runs_into_anything(picture)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_text_of_a_preset_is_at_most_80_columns_wide(name: str) -> None:
-    picture = place(assemble(PRESET_MODELS[name], name))
+@pytest.mark.parametrize("name", TO_DRAW)
+def test_text_is_at_most_80_columns_wide(name: str) -> None:
+    picture = place(assemble(TO_DRAW[name], name))
     for ascii_only in (False, True):
         text = as_text(picture, ascii_only=ascii_only)
         assert max(map(len, text.splitlines())) <= 80

@@ -130,3 +130,28 @@ BOTH = replace(
     ),
     pooler=True,
 )
+
+#: Numbers as long as any model's will be for a while.
+LARGE = replace(
+    BOTH,
+    vocab_size=1_000_000,
+    context_length=10_000_000,
+    d_model=131_072,
+    decoder=replace(
+        SMALL_STACK,
+        n_layers=1_000,
+        attention=config.Alternating(
+            layers=(
+                replace(SMALL_HEADS, n_heads=1024, n_kv_heads=512, d_head=4096, soft_cap=1e6),
+                replace(_LINEAR, n_heads=1024, d_head=4096, chunk=1_000_000),
+                replace(_MEMORY, n_heads=1024, d_head=4096, window=1_000_000, chunk=1_000_000),
+            )
+        ),
+        cross_attention=replace(SMALL_HEADS, n_heads=1024, n_kv_heads=512, d_head=4096),
+        positions=config.Rotary(base=1e9, scaling=_SCALINGS[2]),
+        feed_forward=config.GatedMLP(d_ff=1_000_000, activation="relu_squared", bias=True),
+        residual=config.DeepNorm(alpha=1234.5678, beta=0.001),
+        reparametrisation=config.SpectralNorm(power_iterations=1),
+    ),
+    head=config.LanguageHead(bias=True, soft_cap=1e6, scaled=True),
+)

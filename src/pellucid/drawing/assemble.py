@@ -26,7 +26,7 @@ from pellucid.counting import parameter_count
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.drawing.assemble_attention import KEYS, SCORES
 from pellucid.drawing.assemble_block import blocks
-from pellucid.drawing.counted import Counted
+from pellucid.drawing.assemble_counted import Counted
 from pellucid.drawing.parts import (
     Arrow,
     Aside,

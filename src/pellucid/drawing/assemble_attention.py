@@ -46,7 +46,7 @@ def attention_inside(
         case LinearAttention():
             return _linear(attention, positions, d_model, causal)
         case NeuralMemory():
-            return _memory(attention, positions, d_model)
+            return _memory(attention, positions, d_model, scores)
         case _:
             assert_never(attention)
 
@@ -130,54 +130,53 @@ def _multi_head(
 
 def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
-    phi = (Arrow(), Box(name="elu + 1"))
-    sums = Box(
-        name="LinearAttention",
-        says=(
-            "phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k))",
-            f"{_mask(causal, None)}; in chunks of {attention.chunk}",
-        ),
-        wide=True,
-    )
+    turned = _rotation(positions)
+    features = (Arrow(), Box(name="phi", says=("elu + 1",)), *turned, Arrow(f"{heads} x {d_head}"))
+    says = ["phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k))"]
+    says += ["Rotary above the stroke alone"] if turned else []
+    says.append(f"{_mask(causal, None)}; in chunks of {attention.chunk}")
+    q, k, v = (_projection(name, d_model, heads, d_head) for name in ("query", "key", "value"))
+    value = (Arrow(), v, Arrow(f"{heads} x {d_head}"))
     return (
-        *_three_ways(heads, d_head, d_model, (*_rotation(positions), *phi)),
-        sums,
+        Fork(((Arrow(), q, *features), (Arrow(), k, *features), value)),
+        Box(name="LinearAttention", says=tuple(says), wide=True),
         Arrow(f"(batch, time, {heads} x {d_head})"),
         _output(heads, d_head, d_model),
         Arrow(),
     )
 
 
-def _memory(attention: NeuralMemory, positions: Positions, d_model: int) -> Column:
+def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: str) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
+    three, shape = f"{d_model} -> {heads} x {d_head} each", Arrow(f"{heads} x {d_head}")
+    mask = _mask(True, attention.window)
+    says = (f"softmax(q k^T / sqrt({d_head})) v", *_bias(positions), mask)
+    window = (
+        Arrow(),
+        Box(name="query, key, value", says=(three,)),
+        *_rotation(positions),
+        Arrow(),
+        Box(name="window", says=says, key=key),
+        shape,
+    )
     learns = "stays as it started" if attention.frozen else "learns while it reads"
-    both = Box(
-        name="NeuralMemory beside a window",
-        says=(
-            f"memory: a linear map per head from keys to values, {learns}, in chunks of "
-            f"{attention.chunk}",
-            f"attention: softmax over a window of {attention.window} tokens",
-        ),
-        wide=True,
+    says = (f"a matrix per head, {learns}, in chunks of {attention.chunk}",)
+    memory = (
+        Arrow(),
+        Box(name="query, key, value", says=(three, "q and k of length 1")),
+        Arrow(),
+        Box(name="memory", says=says),
+        Arrow(),
+        Box(name="RMSNorm", says=("over each head",)),
+        shape,
     )
     return (
-        *_three_ways(heads, d_head, d_model, _rotation(positions)),
-        both,
-        Arrow(f"2 x (batch, {heads}, time, {d_head})"),
-        Box(name="gate", says=("mixes the two",)),
+        Fork((window, memory)),
+        Box(name="gate", says=("(1 - g) window + g memory, g per token and head",), wide=True),
         Arrow(f"(batch, time, {heads} x {d_head})"),
         _output(heads, d_head, d_model),
         Arrow(),
     )
-
-
-def _three_ways(heads: int, d_head: int, d_model: int, on_query_and_key: Column) -> Column:
-    def way(name: str, then: Column) -> Column:
-        shape = Arrow(f"{heads} x {d_head}")
-        return (Arrow(), _projection(name, d_model, heads, d_head), *then, shape)
-
-    ways = (way("query", on_query_and_key), way("key", on_query_and_key), way("value", ()))
-    return (Fork(ways),)
 
 
 def _projection(name: str, d_model: int, heads: int, width: int) -> Box:

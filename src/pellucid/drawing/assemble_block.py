@@ -30,7 +30,7 @@ from pellucid.drawing.assemble_attention import (
     cross_attention_inside,
     feed_forward_inside,
 )
-from pellucid.drawing.counted import Counted
+from pellucid.drawing.assemble_counted import Counted
 from pellucid.drawing.parts import Arrow, Box, Column, Frame, Item, Sum, boxes
 
 

@@ -231,7 +231,7 @@ class _Hand:
     def link(self, link: Link, lefts: Sequence[int], *, beside: bool) -> None:
         """From a part's side to a lane, along it, and into the side of another part."""
         (start,) = self.named[link.start]
-        for end in self.named[link.end]:
+        for end in self.named.get(link.end, ()):
             left = max(left for left in lefts if left <= end.x)
             lane = left + _LANES[link.kind]
             a = start.x if lane < start.x else start.right
