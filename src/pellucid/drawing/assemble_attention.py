@@ -115,7 +115,7 @@ def _multi_head(
     adds = isinstance(positions, ShawRelative) and positions.values
     gathered = Box(
         name="weighted sum of values",
-        says=("+ that of ShawRelative's vectors for values",) if adds else (),
+        says=("+ that of ShawRelative's vectors",) if adds else (),
         wide=True,
         key=key if adds else "",
     )
@@ -149,14 +149,13 @@ def _linear(attention: LinearAttention, positions: Positions, d_model: int, caus
 def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: str) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
     three, shape = f"{d_model} -> {heads} x {d_head} each", Arrow(f"{heads} x {d_head}")
-    mask = _mask(True, attention.window)
-    says = (f"softmax(q k^T / sqrt({d_head})) v", *_bias(positions), mask)
+    scores = (f"q k^T / sqrt({d_head})", *_bias(positions), _mask(True, attention.window))
     window = (
         Arrow(),
         Box(name="query, key, value", says=(three,)),
         *_rotation(positions),
         Arrow(),
-        Box(name="window", says=says, key=key),
+        Box(name="window", says=(*scores, "softmax, sum of values"), key=key),
         shape,
     )
     learns = "stays as it started" if attention.frozen else "learns while it reads"
@@ -221,7 +220,7 @@ def _bias(positions: Positions) -> tuple[str, ...]:
         case BucketedBias():
             return ("+ BucketedBias",)
         case ShawRelative():
-            return ("+ q and ShawRelative's vectors for keys",)
+            return ("+ q a^T, a of ShawRelative",)
         case ALiBi():
             return ("+ ALiBi: -slope of the head x distance",)
         case _:

@@ -29,7 +29,7 @@ text { font: 13px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; 
 .title { font-size: 18px; font-weight: 600; }
 .name { font-weight: 600; } .says, .shape { fill: var(--soft); } .count { fill: var(--one); }
 rect { stroke: var(--line); rx: 4px; }
-.frame { fill: none; } .plain { fill: var(--card); }
+.frame { fill: transparent; } .plain { fill: var(--card); }
 .holds { fill: var(--holds); stroke: var(--one); }
 .line { fill: none; stroke: var(--line); stroke-width: 2; stroke-linejoin: round; }
 .head { fill: var(--line); }
