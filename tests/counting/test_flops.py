@@ -10,9 +10,15 @@ from pellucid import config
 from pellucid.counting import flops_per_token
 from pellucid.counting.flops import visible_keys
 from pellucid.counting.formulas import evaluate
-from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, transformers, with_stack
-
-LINEAR = config.LinearAttention(n_heads=2, d_head=3, qkv_bias=False, out_bias=False, chunk=2)
+from support.architectures import (
+    LINEAR,
+    MEMORY,
+    SMALL,
+    SMALL_HEADS,
+    SMALL_STACK,
+    transformers,
+    with_stack,
+)
 
 
 def forward(model: config.Transformer) -> dict[str, int]:
@@ -77,6 +83,16 @@ def test_linear_attention_costs_the_same_however_long_the_text() -> None:
     # within a chunk of 2: 1.5 keys of 6 features, twice; the state is read and written
     assert forward(model)[part] == 2 * (2 * 2 * 6 * 3 // 2 + 4 * 2 * 9)
     assert forward(replace(model, context_length=1024))[part] == forward(model)[part]
+
+
+def test_a_memory_is_counted_as_on_paper() -> None:
+    part = "attention scores and sums"
+    frozen = replace(MEMORY, frozen=True)
+    # windows of 1, 2 and 2 keys; a memory that is only read
+    assert forward(with_stack(attention=frozen))[part] == 2 * (2 * 2 * 6 * 5 // 3 + 2 * 2 * 9)
+    more = forward(with_stack(attention=MEMORY))[part] - forward(with_stack(attention=frozen))[part]
+    # chunks of 2: 1.5 keys on average, four more products by a matrix, decays of all pairs
+    assert more == 2 * (2 * 2 * 6 * 3 // 2 + 4 * 2 * 2 * 9 + 2 * 3 * 4 // 3)
 
 
 def test_a_decoder_that_looks_across_sees_all_of_the_other_text() -> None:

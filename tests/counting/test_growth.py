@@ -11,10 +11,17 @@ from pellucid.counting import GrowthRow, flops_per_token, growth
 from pellucid.counting.flops import within
 from pellucid.counting.formulas import evaluate
 from pellucid.model import assemble
-from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, transformers, with_stack
+from support.architectures import (
+    LINEAR,
+    MEMORY,
+    SMALL,
+    SMALL_HEADS,
+    SMALL_STACK,
+    is_built,
+    transformers,
+    with_stack,
+)
 
-LINEAR = config.LinearAttention(n_heads=2, d_head=3, qkv_bias=False, out_bias=False, chunk=2)
-MEMORY = config.NeuralMemory(n_heads=2, d_head=3, window=2, chunk=2)
 WINDOW = replace(SMALL_HEADS, window=2)
 
 
@@ -52,6 +59,8 @@ def test_twice_the_text_is_as_much_more_work_as_the_order_says(
     attention: config.OneAttention, ratio: float, causal: bool
 ) -> None:
     model = with_stack(attention=attention)
+    if not causal and isinstance(attention, config.NeuralMemory):
+        return  # a memory is written from left to right
     if not causal:
         model = replace(model, encoder=model.decoder, decoder=None)
     formula = only(model).work_formula
@@ -97,10 +106,12 @@ def cached_bytes(model: config.Transformer) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     "attention",
-    [SMALL_HEADS, replace(SMALL_HEADS, d_value=5), WINDOW, LINEAR],
-    ids=["grouped", "values of their own width", "window", "linear"],
+    [SMALL_HEADS, replace(SMALL_HEADS, d_value=5), WINDOW, LINEAR, MEMORY],
+    ids=["grouped", "values of their own width", "window", "linear", "memory"],
 )
 def test_what_generation_keeps_is_what_the_caches_hold(attention: config.OneAttention) -> None:
+    if not is_built(attention):
+        pytest.skip(f"{type(attention).__name__} has no module yet")
     model = with_stack(attention=attention)
     row = only(model)
     assert (row.cache_bytes_per_token, row.state_bytes) == cached_bytes(model)

@@ -55,8 +55,9 @@ def mixing(attention: OneAttention, *, causal: bool) -> str:
     """FLOPs per token and layer in which tokens meet: scores, sums, states.
 
     Causal linear attention and memories go through a text in chunks of c: within a chunk by scores,
-    across chunks by a state of d_k d_v numbers per head. A memory is read, held against what comes,
-    and corrected (2 d_k d_v each); its momentum and its decay are 2 more each.
+    across chunks by a state of d_k d_v numbers per head, which is read and written. A memory and
+    its momentum are both read and written, and the memory is held against what comes: 2 d_k d_v
+    each, and the decays of all pairs of tokens in a chunk are multiplied out.
     """
     match attention:
         case MultiHead(window=window):
@@ -64,8 +65,12 @@ def mixing(attention: OneAttention, *, causal: bool) -> str:
         case LinearAttention():
             across = "4 h d_k d_v"
             return total(_gathered("(c + 1) / 2"), across) if causal else across
-        case NeuralMemory():
-            return total(_gathered(visible_keys(causal=causal, window=True)), "10 h d_k d_v")
+        case NeuralMemory(frozen=frozen):
+            near = _gathered(visible_keys(causal=causal, window=True))
+            if frozen:
+                return total(near, "2 h d_k d_v")
+            decays = "h (c + 1) (c + 2) / 3"
+            return total(near, _gathered("(c + 1) / 2"), "10 h d_k d_v", decays)
         case _:
             assert_never(attention)
 

@@ -47,6 +47,10 @@ class GrowthRow:
     words: str
 
 
+#: States are sums over a whole text: they are kept in float32 whatever the precision.
+_STATE_BYTES = 4
+
+
 class _Kind(NamedTuple):
     work: str
     step: str
@@ -87,7 +91,7 @@ def _row(
         memory="O(T^2)" if squares else "O(T)",
         step=kind.step if named.causal else "none",
         cache_bytes_per_token=width * whole(times(layers, "", cached), known),
-        state_bytes=width * whole(times(layers, "", state), known),
+        state_bytes=_STATE_BYTES * whole(times(layers, "", state), known),
         kept_formula=" + ".join(kept) or "none",
         words=kind.words + squares,
     )
@@ -121,7 +125,7 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
                 "O(T)",
                 "O(w)",
                 "a window beside a memory of fixed size: twice the text is twice the work, and a "
-                "step costs the same however much was read",
+                "step costs the same however much was read; the window is a mask of T x T here",
             )
         case _:
             assert_never(attention)
@@ -134,8 +138,9 @@ def _kept(attention: OneAttention) -> tuple[str, str]:
             return "h_kv (d_k + d_v)", "0"
         case LinearAttention():
             return "0", "h (d_k d_v + d_k)"
-        case NeuralMemory():
-            return "h (d_k + d_v)", "2 h d_k d_v"
+        case NeuralMemory(frozen=frozen):
+            # the memory before the chunk in hand, the memory now, and its momentum
+            return "h (d_k + d_v)", "0" if frozen else "3 h d_k d_v"
         case _:
             assert_never(attention)
 

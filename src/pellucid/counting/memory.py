@@ -14,8 +14,10 @@ from pellucid.config import (
     Adam,
     AdamW,
     GatedMLP,
+    LinearAttention,
     MultiHead,
     Muon,
+    NeuralMemory,
     OneAttention,
     Optimiser,
     SandwichNorm,
@@ -48,6 +50,7 @@ def memory(
     backward pass needs, in the precision of the matrix products, with a loss that never forms all
     logits. Attention is fused, and forms no scores, except where no fused kernel can (soft caps,
     sinks, vectors added to values): there scores and weights are counted, h T each per token.
+    Linear attention and memories leave scores within a chunk, and states between chunks.
     With an encoder and a decoder each reads that many tokens.
     """
     n = parameter_count(model)
@@ -105,8 +108,7 @@ def _activations(model: Transformer, named: NamedStack) -> tuple[int, str]:
     known = symbols(model, named)
     formulas, count = list[str](), 0
     for layers in alike(named):
-        formed = scores_are_formed(layers.attention, named)
-        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", "2 h T" if formed else "0")
+        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", _beside_heads(layers.attention, named))
         formulas.append(times(layers.layers, layers.number, heads))
         count += whole(formulas[-1], known | within(layers.attention, length))
     if stack.cross_attention is not None:
@@ -117,3 +119,17 @@ def _activations(model: Transformer, named: NamedStack) -> tuple[int, str]:
     inner = 3 if isinstance(stack.feed_forward, GatedMLP) else 2
     formulas.append(f"n_layers ({norms} d_model + {inner} d_ff)")
     return count + whole(formulas[-1], known), total(*formulas)
+
+
+def _beside_heads(attention: OneAttention, named: NamedStack) -> str:
+    match attention:
+        case MultiHead():
+            return "2 h T" if scores_are_formed(attention, named) else "0"
+        case LinearAttention():
+            return "h (c + d_k d_v / c)" if named.causal else "0"
+        case NeuralMemory(frozen=True):
+            return "h (d_k + d_v)"
+        case NeuralMemory():
+            return "2 h (d_k + d_v) + h (2 c + 3 d_k d_v / c)"
+        case _:
+            assert_never(attention)

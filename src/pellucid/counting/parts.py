@@ -68,7 +68,10 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
         case NeuralMemory():
-            part = Part(_PROJECTIONS, "0")
+            # six projections to queries, keys and values, four gates, what the memory starts as
+            matrices = "7 h d_k d_model + 4 h d_model + h d_k^2"
+            part = Part(matrices, "4 h + d_k")
+            return _reparametrised(part, stack, "7 h d_k + 4 h + d_model")
         case _:
             assert_never(attention)
     return _reparametrised(part, stack, f"{_rows(attention)} + d_model")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,15 @@ class Evaluation:
     """The loss over a text: every token after the first is predicted once.
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
-    little; a longer context can only do better.
+    little; a longer context can only do better. `changed_documents` counts those that do not come
+    back from their tokens as they were: lower-cased, or with other white space.
     """
 
     loss_nats: float
     tokens: int
     n_bytes: int
     unknown_tokens: int
+    changed_documents: int = 0
 
     @property
     def perplexity(self) -> float:
@@ -42,8 +44,13 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """All bits over all bytes: comparable across tokenizers, where no token is unknown."""
+        """All bits over all bytes: comparable across tokenizers, where `comparable` says so."""
         return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all of the text was predicted: no token is unknown, and no document changed."""
+        return not (self.unknown_tokens or self.changed_documents)
 
 
 def evaluate_tokens(
@@ -54,15 +61,25 @@ def evaluate_tokens(
     unknown_id: int | None = None,
     precision: Precision = "float32",
     batch_size: int = 16,
+    documents: npt.NDArray[Any] | None = None,
 ) -> Evaluation:
-    """The loss of `model` over tokens end to end."""
+    """The loss of `model` over tokens end to end.
+
+    With `documents`, the places at which they begin, none is seen from another.
+    """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
-    for batch in windows(tokens, context_length=model.context_length, batch_size=batch_size):
+    cut = windows(
+        tokens,
+        context_length=model.context_length,
+        batch_size=batch_size,
+        documents=documents,
+    )
+    for batch in cut:
         here = to_device(batch, device)
         with torch.no_grad(), autocast(device, precision):
             result = linear_cross_entropy(
-                model.hidden_states(here.ids).flatten(0, 1),
+                model.hidden_states(here.ids, documents=here.documents).flatten(0, 1),
                 model.head_weight,
                 here.targets.flatten(),
                 divisor=1.0,
@@ -90,7 +107,12 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
     parts = [run.tokenizer.encode_document(document.text) for document in documents]
     tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
     n_bytes = sum(len(document.text.encode()) for document in documents)
-    return evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+    found = evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+    if run.tokenizer.exact:
+        return found
+    pairs = zip(parts, documents, strict=True)
+    changed = sum(run.tokenizer.decode(part) != document.text for part, document in pairs)
+    return replace(found, changed_documents=changed)
 
 
 def prefix(
