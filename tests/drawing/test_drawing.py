@@ -155,6 +155,12 @@ def check_nothing_runs_into_anything(picture: Picture) -> None:
     assert names & borders == set()
     flows = {cell for line in picture.lines for cell in passed(line)}
     assert names & flows == set()
+    parts = [box for box in picture.rectangles if box.kind != "frame"]
+    assert {cell for box in parts for cell in filled(box)} & flows == set()
+    # what goes around a layer does not go through it
+    frames = {cell for box in picture.rectangles if box.kind == "frame" for cell in border(box)}
+    around = {cell for line in picture.lines if line.kind == "residual" for cell in passed(line)}
+    assert frames & around == set()
 
 
 def passed(line: Line) -> Iterator[tuple[int, int]]:
@@ -170,6 +176,11 @@ def passed(line: Line) -> Iterator[tuple[int, int]]:
 
 def within(picture: Picture, cells: list[tuple[int, int]]) -> None:
     assert all(0 <= x < picture.width and 0 <= y < picture.height for x, y in cells)
+
+
+def filled(box: Rectangle) -> Iterator[tuple[int, int]]:
+    for x in range(box.x, box.right + 1):
+        yield from ((x, y) for y in range(box.y, box.bottom + 1))
 
 
 def border(box: Rectangle) -> Iterator[tuple[int, int]]:
