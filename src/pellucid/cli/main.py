@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    draw,
     evaluate,
     explain,
     exporting,
@@ -45,6 +46,7 @@ _VERBS = (
     presets,
     importing,
     exporting,
+    draw,
     attach,
     report,
     verify_resume,
