@@ -19,6 +19,7 @@ from pathlib import Path
 import filelock
 
 from pellucid.checkpoints import Shelf
+from pellucid.checkpoints.huggingface import is_huggingface
 from pellucid.errors import RunError
 
 
@@ -159,10 +160,21 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
     for folder, checkpoint in ((path, None), (path.parent.parent, path)):
         if (folder / "config.toml").is_file():
             return RunFolder(folder), checkpoint
+    if is_published(path):
+        raise RunError(
+            f"{path} is a published model and not a run: it can be used where it is, and be made a "
+            f"run with pellucid import {path} RUN; there is no training that could go on, be "
+            "watched or be told of"
+        )
     what = "is not a run" if path.exists() else "does not exist"
     raise RunError(
         f"{path} {what}: a run's folder holds config.toml, and `pellucid train` prints its name"
     )
+
+
+def is_published(path: Path) -> bool:
+    """Whether `path` is the folder of a published model, and not of a run."""
+    return is_huggingface(path) and not (path / "config.toml").exists()
 
 
 def _owner(file: Path) -> str:

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import numpy.typing as npt
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from pellucid.errors import TextError
+from pellucid.text.ends import SETTINGS, named_ends, settings_for
 
 BEGIN = "<|begin_of_text|>"
 END = "<|end_of_text|>"
@@ -36,16 +37,23 @@ _ENDS = (
     ("<s>", "</s>"),
     ("<bos>", "<eos>"),
 )
+#: What else published files name, and the names it goes by.
+_ROLES = {
+    "unk_token": (UNKNOWN, "<unk>", "[UNK]"),
+    "pad_token": ("<pad>", "[PAD]"),
+    "mask_token": ("<mask>", "[MASK]"),
+}
 
 
 class Tokenizer:
     """A tokenizer with explicit tokens for the begin and the end of a text.
 
-    They are found by their names; one token may be both, as GPT-2's <|endoftext|> is.
+    They are found by their names, unless `ends` says them; one token may be both, as GPT-2's
+    <|endoftext|> is.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
-        begin, end = _ends(inner)
+    def __init__(self, inner: tokenizers.Tokenizer, ends: tuple[str, str] | None = None) -> None:
+        begin, end = _ends(inner) if ends is None else ends
         # a text that spells a special token is text, not a command
         inner.encode_special_tokens = True
         # a file may say that long texts are cut, or short ones filled up: here all text counts
@@ -53,6 +61,7 @@ class Tokenizer:
         inner.no_padding()
         _with_special(inner, begin, end)
         self._inner = inner
+        self._ends, self._are_said = (begin, end), ends is not None
         self.begin_id = cast("int", inner.token_to_id(begin))
         self.end_id = cast("int", inner.token_to_id(end))
         unknown: str | None = getattr(inner.model, "unk_token", None)
@@ -154,22 +163,57 @@ class Tokenizer:
         return [part for part, _ in cut.pre_tokenize_str(text)] if cut else [text]
 
     def save(self, path: Path) -> None:
-        """Write `tokenizer.json`."""
+        """Write `tokenizer.json`; beside it which tokens begin and end, where names do not tell."""
         path.write_text(self.to_json(), encoding="utf-8")
+        if self._are_said:
+            path.with_name(SETTINGS).write_text(settings_for(self.roles()), encoding="utf-8")
+
+    def roles(self) -> dict[str, str]:
+        """The special tokens by what `tokenizer_config.json` calls them."""
+        begin, end = self._ends
+        first, last = ("cls", "sep") if begin == "[CLS]" else ("bos", "eos")
+        roles = {f"{first}_token": begin, f"{last}_token": end}
+        for role, names in _ROLES.items():
+            found = next((name for name in names if self.id_of(name) is not None), None)
+            roles |= {} if found is None else {role: found}
+        return roles
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a special token by its name; None where there is none."""
+        found = self._inner.token_to_id(token)
+        return found if found in self._special else None
+
+    def to_published_json(self, *, begins: bool, ends: bool) -> str:
+        """As `to_json`, and `transformers` will put the begin before a text, the end after it.
+
+        A file that says already what is put around a text is left as it is.
+        """
+        copy = tokenizers.Tokenizer.from_str(self.to_json())
+        if json.loads(self.to_json())["post_processor"] is None:
+            first, last = self._ends
+            around = [*([first] if begins else []), "$A", *([last] if ends else [])]
+            pairs = sorted({first: self.begin_id, last: self.end_id}.items())
+            cast("Any", copy).post_processor = cast("Any", processors).TemplateProcessing(
+                single=around, special_tokens=pairs
+            )
+        return copy.to_str(pretty=True)
 
     def to_json(self) -> str:
         """What `save` writes."""
         return self._inner.to_str(pretty=True)
 
     @classmethod
-    def load(cls, path: Path) -> Tokenizer:
-        """Read a `tokenizer.json`.
+    def load(
+        cls, path: Path, *, begin_id: int | None = None, end_id: int | None = None
+    ) -> Tokenizer:
+        """Read a `tokenizer.json`; what begins and ends a text as in `tokenizer_from`.
 
         Raises:
             TextError: the file is missing or is not a tokenizer.
         """
         try:
-            return cls(tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            inner = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            return cls(inner, said_ends(inner, path.parent, begin_id, end_id))
         except FileNotFoundError:
             raise TextError(f"{path} does not exist: a run's folder holds it") from None
         except TextError as error:
@@ -217,6 +261,32 @@ def train_characters(texts: Iterable[str]) -> Tokenizer:
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     inner.decoder = decoders.Fuse()
     return Tokenizer(_with_special(inner, BEGIN, END, UNKNOWN))
+
+
+def said_ends(
+    inner: tokenizers.Tokenizer,
+    folder: Path,
+    begin_id: int | None = None,
+    end_id: int | None = None,
+) -> tuple[str, str] | None:
+    """The ends that files in `folder` name, or else these ids; None where neither tells.
+
+    Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
+    only one end is told, it is both.
+    """
+    special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
+    names = [
+        name if name is not None and inner.token_to_id(name) is not None else special.get(number)
+        for name, number in zip(
+            named_ends(folder),
+            (-1 if begin_id is None else begin_id, -1 if end_id is None else end_id),
+            strict=True,
+        )
+    ]
+    begin, end = names
+    if end is None:
+        return None if begin is None else (begin, begin)
+    return (end if begin is None else begin), end
 
 
 def _ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
