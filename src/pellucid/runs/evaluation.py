@@ -17,6 +17,7 @@ import torch
 
 from pellucid.model import Transformer
 from pellucid.objectives import linear_cross_entropy
+from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
 from pellucid.text import Tokenizer, documents_from, windows
 from pellucid.training import Precision, autocast, to_device
@@ -85,7 +86,9 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
 
     Raises:
         TextError: a path holds no readable text.
+        PellucidError: the model is no decoder.
     """
+    refuse_to_predict(run.model)
     documents = documents_from(paths, field)
     parts = [run.tokenizer.encode_document(document.text) for document in documents]
     tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)

@@ -5,6 +5,7 @@ from pellucid.text.comparison import Measure, measure
 from pellucid.text.documents import Document, Tally
 from pellucid.text.ends import settings_for
 from pellucid.text.files import documents_from
+from pellucid.text.framing import Framing
 from pellucid.text.from_file import tokenizer_from
 from pellucid.text.merges import Step, WordMerges, replay
 from pellucid.text.order import Order, windows
@@ -16,6 +17,7 @@ from pellucid.text.tokenizers import Tokenizer, train_bytes
 
 __all__ = [
     "Document",
+    "Framing",
     "Measure",
     "Order",
     "PreparedText",
