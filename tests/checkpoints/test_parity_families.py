@@ -153,7 +153,10 @@ def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path
     _, ours, published = both(case, tmp_path / "theirs")
     folder = written(tmp_path / "ours", ours, published)
     (name,) = json.loads((folder / "config.json").read_text())["architectures"]
-    again, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    # not every version's fused attention has soft caps
+    again, info = getattr(transformers, name).from_pretrained(
+        folder, output_loading_info=True, attn_implementation="eager"
+    )
     assert not info["missing_keys"]
     assert not info["mismatched_keys"]
     ask_theirs, ask_ours = says(case)

@@ -108,7 +108,8 @@ def read_llama2c(file: Path) -> tuple[config.Transformer, dict[str, Tensor]]:
         CheckpointError: it is of a later version, cut off, or something else.
     """
     try:
-        start = file.open("rb").read(_HEADER.size)
+        with file.open("rb") as stream:
+            start = stream.read(_HEADER.size)
         size = file.stat().st_size
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from None

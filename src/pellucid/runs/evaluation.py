@@ -55,15 +55,25 @@ def evaluate_tokens(
     unknown_id: int | None = None,
     precision: Precision = "float32",
     batch_size: int = 16,
+    documents: npt.NDArray[Any] | None = None,
 ) -> Evaluation:
-    """The loss of `model` over tokens end to end."""
+    """The loss of `model` over tokens end to end.
+
+    With `documents`, the places at which they begin, none is seen from another.
+    """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
-    for batch in windows(tokens, context_length=model.context_length, batch_size=batch_size):
+    cut = windows(
+        tokens,
+        context_length=model.context_length,
+        batch_size=batch_size,
+        documents=documents,
+    )
+    for batch in cut:
         here = to_device(batch, device)
         with torch.no_grad(), autocast(device, precision):
             result = linear_cross_entropy(
-                model.hidden_states(here.ids).flatten(0, 1),
+                model.hidden_states(here.ids, documents=here.documents).flatten(0, 1),
                 model.head_weight,
                 here.targets.flatten(),
                 divisor=1.0,

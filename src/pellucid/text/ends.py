@@ -1,20 +1,42 @@
-"""Which tokens begin and end a text, as published files say it.
+"""Which tokens begin and end a text: by what published files say, or by their names.
 
     tokenizer_config.json    {"bos_token": "<s>", "eos_token": {"content": "</s>"}, ...}
 
-Comes in: the folder of a tokenizer. Goes out: names of tokens. It does not know tokenizers.
+Comes in: a tokenizer of the library, and its folder. Goes out: names of tokens. It does not know
+texts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
+
+import tokenizers
 
 from pellucid.errors import TextError
 
 SETTINGS = "tokenizer_config.json"
+
+BEGIN = "<|begin_of_text|>"
+END = "<|end_of_text|>"
+UNKNOWN = "<|unknown|>"
+
+#: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
+_ENDS = (
+    (BEGIN, END),
+    ("<|endoftext|>", "<|endoftext|>"),
+    ("[CLS]", "[SEP]"),
+    ("<s>", "</s>"),
+    ("<bos>", "<eos>"),
+)
+#: What else published files name, and the names it goes by.
+_ROLES = {
+    "unk_token": (UNKNOWN, "<unk>", "[UNK]"),
+    "pad_token": ("<pad>", "[PAD]"),
+    "mask_token": ("<mask>", "[MASK]"),
+}
 
 
 def named_ends(folder: Path) -> tuple[str | None, str | None]:
@@ -38,6 +60,58 @@ def named_ends(folder: Path) -> tuple[str | None, str | None]:
     begin = _name(settings.get("bos_token")) or _name(settings.get("cls_token"))
     end = _name(settings.get("eos_token")) or _name(settings.get("sep_token"))
     return begin, end
+
+
+def said_ends(
+    inner: tokenizers.Tokenizer,
+    folder: Path,
+    begin_id: int | None = None,
+    end_id: int | None = None,
+) -> tuple[str, str] | None:
+    """The ends that files in `folder` name, or else these ids; None where neither tells.
+
+    Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
+    only one end is told, it is both.
+    """
+    special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
+    names = [
+        name if name is not None and inner.token_to_id(name) is not None else special.get(number)
+        for name, number in zip(
+            named_ends(folder),
+            (-1 if begin_id is None else begin_id, -1 if end_id is None else end_id),
+            strict=True,
+        )
+    ]
+    begin, end = names
+    if end is None:
+        return None if begin is None else (begin, begin)
+    return (end if begin is None else begin), end
+
+
+def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
+    """The tokens that begin and end a text by their names.
+
+    Raises:
+        TextError: none of those that are known is there.
+    """
+    for begin, end in _ENDS:
+        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
+            return begin, end
+    known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
+    raise TextError(
+        f"the tokenizer has no tokens that begin and end a text: add one of these to its "
+        f"vocabulary ({known}), or train one with pellucid"
+    )
+
+
+def roles_of(begin: str, end: str, *, has: Callable[[str], bool]) -> dict[str, str]:
+    """The special tokens that there are, by what `tokenizer_config.json` calls them."""
+    first, last = ("cls", "sep") if begin == "[CLS]" else ("bos", "eos")
+    roles = {f"{first}_token": begin, f"{last}_token": end}
+    for role, names in _ROLES.items():
+        found = next((name for name in names if has(name)), None)
+        roles |= {} if found is None else {role: found}
+    return roles
 
 
 def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None) -> str:

@@ -18,8 +18,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from pellucid.errors import TextError
+from pellucid.text.ends import said_ends
 from pellucid.text.sentencepiece import sentencepiece_from
-from pellucid.text.tokenizers import Tokenizer, said_ends
+from pellucid.text.tokenizers import Tokenizer
 from pellucid.text.words import as_bert
 
 _MERGES = ("vocab.bpe", "merges.txt")

@@ -16,32 +16,22 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from pellucid.errors import TextError
-from pellucid.text.ends import SETTINGS, named_ends, settings_for
-
-BEGIN = "<|begin_of_text|>"
-END = "<|end_of_text|>"
-UNKNOWN = "<|unknown|>"
-
+from pellucid.text.ends import (
+    BEGIN,
+    END,
+    SETTINGS,
+    UNKNOWN,
+    known_ends,
+    roles_of,
+    said_ends,
+    settings_for,
+)
 
 _PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
 #: The byte behind each symbol of a byte-level vocabulary (Radford et al. 2019, their encoder.py).
 _BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
     chr(256 + place): byte for place, byte in enumerate(_OTHERS)
-}
-#: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
-_ENDS = (
-    (BEGIN, END),
-    ("<|endoftext|>", "<|endoftext|>"),
-    ("[CLS]", "[SEP]"),
-    ("<s>", "</s>"),
-    ("<bos>", "<eos>"),
-)
-#: What else published files name, and the names it goes by.
-_ROLES = {
-    "unk_token": (UNKNOWN, "<unk>", "[UNK]"),
-    "pad_token": ("<pad>", "[PAD]"),
-    "mask_token": ("<mask>", "[MASK]"),
 }
 
 
@@ -53,7 +43,7 @@ class Tokenizer:
     """
 
     def __init__(self, inner: tokenizers.Tokenizer, ends: tuple[str, str] | None = None) -> None:
-        begin, end = _ends(inner) if ends is None else ends
+        begin, end = known_ends(inner) if ends is None else ends
         # a text that spells a special token is text, not a command
         inner.encode_special_tokens = True
         # a file may say that long texts are cut, or short ones filled up: here all text counts
@@ -170,13 +160,7 @@ class Tokenizer:
 
     def roles(self) -> dict[str, str]:
         """The special tokens by what `tokenizer_config.json` calls them."""
-        begin, end = self._ends
-        first, last = ("cls", "sep") if begin == "[CLS]" else ("bos", "eos")
-        roles = {f"{first}_token": begin, f"{last}_token": end}
-        for role, names in _ROLES.items():
-            found = next((name for name in names if self.id_of(name) is not None), None)
-            roles |= {} if found is None else {role: found}
-        return roles
+        return roles_of(*self._ends, has=lambda token: self.id_of(token) is not None)
 
     def id_of(self, token: str) -> int | None:
         """The id of a special token by its name; None where there is none."""
@@ -261,43 +245,6 @@ def train_characters(texts: Iterable[str]) -> Tokenizer:
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     inner.decoder = decoders.Fuse()
     return Tokenizer(_with_special(inner, BEGIN, END, UNKNOWN))
-
-
-def said_ends(
-    inner: tokenizers.Tokenizer,
-    folder: Path,
-    begin_id: int | None = None,
-    end_id: int | None = None,
-) -> tuple[str, str] | None:
-    """The ends that files in `folder` name, or else these ids; None where neither tells.
-
-    Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
-    only one end is told, it is both.
-    """
-    special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
-    names = [
-        name if name is not None and inner.token_to_id(name) is not None else special.get(number)
-        for name, number in zip(
-            named_ends(folder),
-            (-1 if begin_id is None else begin_id, -1 if end_id is None else end_id),
-            strict=True,
-        )
-    ]
-    begin, end = names
-    if end is None:
-        return None if begin is None else (begin, begin)
-    return (end if begin is None else begin), end
-
-
-def _ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
-    for begin, end in _ENDS:
-        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
-            return begin, end
-    known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
-    raise TextError(
-        f"the tokenizer has no tokens that begin and end a text: add one of these to its "
-        f"vocabulary ({known}), or train one with pellucid"
-    )
 
 
 def _with_special(inner: tokenizers.Tokenizer, *tokens: str) -> tokenizers.Tokenizer:

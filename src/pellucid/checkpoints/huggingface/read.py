@@ -55,7 +55,8 @@ class Published:
         source, stored = self.places[ours]
         theirs = self.shards.read_float(stored)
         tensor = source.take(theirs, n_heads=multi_head(self.model.stacks[0]).n_heads)
-        if tensor is not theirs or _WINDOWS:
+        shared = tensor.untyped_storage().data_ptr() == theirs.untyped_storage().data_ptr()
+        if shared and (tensor is not theirs or _WINDOWS):
             # a part, or turned: made anew, so that the file's memory is let go; and Windows can
             # neither replace nor delete a file whose memory is in use
             tensor = tensor.clone(memory_format=torch.contiguous_format)
