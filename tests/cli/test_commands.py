@@ -19,7 +19,7 @@ from pellucid.config import parse_toml, run_from_table
 from pellucid.presets import PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
-from support.tiny import TEXT, TINY, write_text
+from support.tiny import TEXT, TINY, train_tiny, write_text
 
 #: A short and certain continuation.
 FEW = ("--max-new-tokens", "6", "--greedy")
@@ -279,6 +279,33 @@ def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: P
     text = out("evaluate", trained, file)
     assert f"{result['loss_nats']:.4f} nats per token" in text
     assert f"{result['bits_per_byte']:.4f}\n" in text
+    assert result["bits_per_byte_comparable"]
+    assert result["changed_documents"] == 0
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "page", "unknown", "changed"),
+    [
+        ('{kind = "WordPiece", vocab_size = 90, lowercase = true}', "The  Cat", 0, 1),
+        ('{kind = "WordPiece", vocab_size = 90, lowercase = true}', "the cat", 0, 0),
+        ("Characters", "the cat", 0, 0),
+        ("Characters", "the cat ж", 1, 1),
+    ],
+)
+def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
+    tokenizer: str, page: str, unknown: int, changed: int, tmp_path: Path, found: Any, out: Any
+) -> None:
+    train_tiny(tmp_path / "run", steps=1, settings=[f"text.tokenizer={tokenizer}"])
+    (tmp_path / "page.txt").write_text(page, encoding="utf-8")
+    result = found("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    assert (result["unknown_tokens"], result["changed_documents"]) == (unknown, changed)
+    assert result["bits_per_byte_comparable"] is not bool(changed)
+    text = out("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    assert ("not comparable with those of other tokenizers" in text) is bool(changed)
+    assert ("bits per byte flatter the model" in text) is bool(changed)
+    assert ("do not come back as they were" in text) is bool(changed)
+    assert ("cannot spell" in text) is bool(unknown)
+    assert max(map(len, text.splitlines())) <= 80
 
 
 # -- presets

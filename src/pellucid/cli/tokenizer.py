@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from pellucid.errors import TextError
 
 if TYPE_CHECKING:
     from pellucid import config
+    from pellucid.text import Document, Tokenizer
     from pellucid.text.merges import WordMerges
 
 _KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
@@ -21,6 +22,9 @@ Perplexities of different tokenizers cannot be compared: they are per token, and
 the tokens differ. Bits per byte spread the same loss over the bytes of the
 text, and can be compared. Not where a row is marked: what is unknown or changed
 was not predicted, so that bits per byte flatter the model."""
+_FOREIGN = """
+From a file, trained on another text: the vocabulary was not made for this one,
+and this text may have been in that."""
 
 
 def add_to(verbs: Any) -> None:
@@ -39,6 +43,15 @@ def add_to(verbs: Any) -> None:
     comparing = actions.add_parser("compare", help="several kinds on one text")
     comparing.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
     comparing.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    comparing.add_argument(
+        "--with",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a tokenizer from elsewhere too: tokenizer.json, GPT-2's pair, vocab.txt, or a run; "
+        "may be given again",
+    )
     for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
         add_json(action)
         action.set_defaults(call=call)
@@ -122,15 +135,17 @@ def _print_merges(word: WordMerges) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
+    others = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
     documents = text.documents_from(arguments.paths)
     parts = text.split(documents, 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)
         tokenizer = text.assemble_tokenizer(choice, parts.train)
-        found = text.measure(tokenizer, parts.held_out)
-        comparable = not (found.unknown or found.changed)
-        rows[kind] = asdict(found) | {"bits_per_byte_comparable": comparable}
+        rows[kind] = _row(tokenizer, parts.held_out, trained_here=True)
+    for path, tokenizer in others.items():
+        name = f"./{path}" if path in rows else path
+        rows[name] = _row(tokenizer, parts.held_out, trained_here=False)
     if arguments.json:
         print_json(rows)
         return
@@ -139,18 +154,34 @@ def _compare(arguments: argparse.Namespace) -> None:
     print(
         f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
     )
+    labels = {name: f"file {n}" for n, name in enumerate(list(rows)[len(_KINDS) :], 1)}
     for kind, row in rows.items():
         line = (
-            f"{kind:<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
-            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(kind, row)}"
+            f"{labels.get(kind, kind):<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
+            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(row)}"
         )
         print(line.rstrip())
     print(_WHY)
+    if labels:
+        print(_FOREIGN)
+    for name, label in labels.items():
+        print(f"{label}  {name}")
 
 
-def _marks(kind: str, row: dict[str, Any]) -> str:
+def _row(tokenizer: Tokenizer, held_out: Sequence[Document], *, trained_here: bool) -> Any:
+    from pellucid import text
+
+    found = text.measure(tokenizer, held_out)
+    return asdict(found) | {
+        "lowercased": "".join(tokenizer.words("ABC")) == "abc",
+        "trained_here": trained_here,
+        "bits_per_byte_comparable": not (found.unknown or found.changed),
+    }
+
+
+def _marks(row: dict[str, Any]) -> str:
     marks = ["unknown"] if row["unknown"] else []
-    if kind == "wordpiece":
+    if row["lowercased"]:
         marks.append("lower-cased")
     elif row["changed"] and not row["unknown"]:
         marks.append("changed")

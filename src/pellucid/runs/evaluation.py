@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,15 @@ class Evaluation:
     """The loss over a text: every token after the first is predicted once.
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
-    little; a longer context can only do better.
+    little; a longer context can only do better. `changed_documents` counts those that do not come
+    back from their tokens as they were: lower-cased, or with other white space.
     """
 
     loss_nats: float
     tokens: int
     n_bytes: int
     unknown_tokens: int
+    changed_documents: int = 0
 
     @property
     def perplexity(self) -> float:
@@ -43,8 +45,13 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """All bits over all bytes: comparable across tokenizers, where no token is unknown."""
+        """All bits over all bytes: comparable across tokenizers, where `comparable` says so."""
         return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all of the text was predicted: no token is unknown, and no document changed."""
+        return not (self.unknown_tokens or self.changed_documents)
 
 
 def evaluate_tokens(
@@ -103,7 +110,12 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
     parts = [run.tokenizer.encode_document(document.text) for document in documents]
     tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
     n_bytes = sum(len(document.text.encode()) for document in documents)
-    return evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+    found = evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+    if run.tokenizer.exact:
+        return found
+    pairs = zip(parts, documents, strict=True)
+    changed = sum(run.tokenizer.decode(part) != document.text for part, document in pairs)
+    return replace(found, changed_documents=changed)
 
 
 def prefix(
