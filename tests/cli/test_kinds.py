@@ -101,7 +101,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "next": "gives no token a probability from those before it",
         "explain": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",
-        "resume": "model is an encoder, and the objective predicts the next token",
+        "resume": "objective NextToken trains a decoder alone",
         "verify": "the run cannot be continued",
         "report": "has recorded nothing yet",
     },
@@ -111,7 +111,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "explain": "a text alone has no probability",
         "evaluate": "a text alone has no probability",
         "fill": "this model is an encoder-decoder: it writes from left to right",
-        "resume": "model is an encoder-decoder, and the objective predicts the next token",
+        "resume": "objective NextToken trains a decoder alone",
         "verify": "the run cannot be continued",
         "report": "has recorded nothing yet",
     },
@@ -139,7 +139,7 @@ def test_training_on_plain_text_is_refused_before_the_text_is_read(
 ) -> None:
     run = replace(find("nano"), model=KINDS[kind])
     run = replace(run, text=replace(run.text, corpus=Files(paths=("none.txt",), field=None)))
-    with pytest.raises(ConfigError, match="train a decoder"):
+    with pytest.raises(ConfigError, match="NextToken trains a decoder alone"):
         train_config(run, name="none", out=tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
 

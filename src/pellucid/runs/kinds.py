@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pellucid import config
-from pellucid.errors import ConfigError, PellucidError
+from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -45,23 +45,3 @@ def refuse_to_predict(model: Transformer) -> None:
                 "this model is an encoder-decoder: what it writes depends on another text, so a "
                 "text alone has no probability; pass the source to pellucid generate --logprobs"
             )
-
-
-def refuse_to_train(run: config.Run) -> None:
-    """Refuse a model for which there is no objective on plain text.
-
-    Raises:
-        ConfigError: the model is no decoder.
-    """
-    kind = kind_of(run.model)
-    if kind == "decoder":
-        return
-    learns = (
-        "sees every token that it would have to predict"
-        if kind == "encoder"
-        else "needs pairs of texts, a source and what is written of it"
-    )
-    raise ConfigError(
-        f"model is an {kind}, and the objective predicts the next token of a text: an {kind} "
-        f"{learns}; train a decoder (leave model.encoder out)"
-    )

@@ -19,7 +19,6 @@ from pellucid.runs.build import build_job, build_model, build_order
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.folder import existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
-from pellucid.runs.kinds import refuse_to_train
 from pellucid.runs.load import Run, fill, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import cut_after
@@ -53,7 +52,7 @@ def resume(
     folder, named = existing_folder(Path(path))
     with folder.locked(), shown_to(show, observers) as shown:
         run = read_config(folder)
-        refuse_to_train(run)
+        run.check_objective()
         plan = read_plan(folder)
         check_plan(plan, allow_drift=allow_drift)
         torch.set_num_threads(plan.threads)

@@ -20,7 +20,6 @@ from pellucid.runs.choose import choose
 from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
-from pellucid.runs.kinds import refuse_to_train
 from pellucid.runs.load import Run, load
 from pellucid.runs.plan import find_device
 from pellucid.runs.text import Fill, Say, ready_text
@@ -89,7 +88,7 @@ def train_config(
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
-    refuse_to_train(run)
+    run.check_objective()
     find_device(run.training.device)
     if out is not None:
         refuse_taken(Path(out))
