@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 import torch
 
 import pellucid
+from pellucid import config
 from pellucid.generation import Beams, Sampling, beam_search_ids, continue_tokens, encode
+from pellucid.model import Transformer, assemble
 from pellucid.text import Framing
 from support.kinds import write_bert_tokenizer
-from support.reference import both
+from support.models import BASE
+from support.reference import both, quiet
 
 pytestmark = [
     pytest.mark.parity,
@@ -80,11 +84,11 @@ def the_same(found: list[list[Any]], sequences: Any, scores: Any, start: int, en
 
 
 @pytest.mark.parametrize("beams", SEARCHES, ids=str)
-@pytest.mark.parametrize("case", ["t5", "t5 1.1"])
+@pytest.mark.parametrize("case", ["t5", "t5 1.1", "bart"])
 def test_beam_search_of_an_encoder_decoder_equals(
     case: str, beams: dict[str, Any], tmp_path: Path
 ) -> None:
-    theirs, ours, _ = both(case, tmp_path)
+    theirs, ours = saved(case, tmp_path)
     longest = max(len(source) for source in SOURCES)
     ids = torch.tensor([[*source, *[PAD] * (longest - len(source))] for source in SOURCES])
     mask = torch.tensor([[1] * len(s) + [0] * (longest - len(s)) for s in SOURCES])
@@ -94,7 +98,9 @@ def test_beam_search_of_an_encoder_decoder_equals(
         how = Beams(**beams, max_new_tokens=MOST)
         return beam_search_ids(ours, [[PAD]] * 3, how, end_id=end, encoded=encoded)
 
-    for end in ends(find(PAD)):
+    chosen = ends(find(PAD))
+    assert chosen
+    for end in chosen:
         expected = theirs_found(theirs, beams, end, input_ids=ids, attention_mask=mask)
         the_same(find(end), *expected, start=1, end=end)
 
@@ -109,10 +115,77 @@ def test_beam_search_of_a_decoder_equals(case: str, beams: dict[str, Any], tmp_p
     def find(end: int) -> list[list[Any]]:
         return beam_search_ids(ours, prompts, Beams(**beams, max_new_tokens=MOST), end_id=end)
 
-    for end in ends(find(PAD)):
+    chosen = ends(find(PAD))
+    assert chosen
+    for end in chosen:
         mask = torch.ones_like(ids)
         expected = theirs_found(theirs, beams, end, input_ids=ids, attention_mask=mask)
         the_same(find(end), *expected, start=3, end=end)
+
+
+def bart() -> tuple[Any, Transformer]:
+    """A tiny Bart of `transformers`, which is no family that is imported, and ours like it."""
+    transformers = pytest.importorskip("transformers")
+    quiet(transformers)
+    torch.manual_seed(0)
+    theirs = transformers.BartForConditionalGeneration(
+        transformers.BartConfig(
+            vocab_size=29, d_model=16, encoder_layers=2, decoder_layers=2,
+            max_position_embeddings=32, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=24,
+            decoder_ffn_dim=24, init_std=0.3, dropout=0.0, forced_eos_token_id=None,
+            pad_token_id=PAD, bos_token_id=END, eos_token_id=END, decoder_start_token_id=PAD,
+        )
+    ).eval()  # fmt: skip
+    norm = config.LayerNorm(eps=1e-5, bias=True)
+    attention = config.MultiHead(
+        n_heads=4, n_kv_heads=4, d_head=4, qkv_bias=True, out_bias=True, qk_norm=None, dropout=0.0
+    )
+    encoder = config.Stack(
+        n_layers=2, positions=config.Learned(), attention=attention, norm=norm, input_norm=norm,
+        feed_forward=config.MLP(d_ff=24, activation="gelu", bias=True),
+        residual=config.PostNorm(), final_norm=False, dropout=0.0,
+    )  # fmt: skip
+    model = config.Transformer(
+        vocab_size=29, context_length=32, d_model=16, encoder=encoder,
+        decoder=replace(encoder, cross_attention=attention),
+        embedding=config.Embedding(tied=True, scaled=False), initialisation=BASE.initialisation,
+    )  # fmt: skip
+    ours = assemble(model, seed=0).eval()
+    ours.load_state_dict({name: _of_bart(theirs.model, name) for name in ours.state_dict()})
+    return theirs, ours
+
+
+_BART = (
+    ("blocks", "layers"),
+    ("cross_attention_norm", "encoder_attn_layer_norm"),
+    ("attention_norm", "self_attn_layer_norm"),
+    ("feed_forward_norm", "final_layer_norm"),
+    ("input_norm", "layernorm_embedding"),
+    ("cross_attention", "encoder_attn"),
+    ("attention.", "self_attn."),
+    ("query", "q_proj"),
+    ("key", "k_proj"),
+    ("value", "v_proj"),
+    ("output", "out_proj"),
+    ("feed_forward.up", "fc1"),
+    ("feed_forward.down", "fc2"),
+    ("positions.embedding", "embed_positions"),
+    ("token_embedding", "shared"),
+    ("norm.gain", "norm.weight"),
+    ("embedding.gain", "embedding.weight"),
+)
+
+
+def _of_bart(theirs: Any, name: str) -> torch.Tensor:
+    for ours_part, theirs_part in _BART:
+        name = name.replace(ours_part, theirs_part)
+    found = theirs.state_dict()[name]
+    return found[2:] if "embed_positions" in name else found  # their first two rows are not used
+
+
+def saved(case: str, folder: Path) -> tuple[Any, Transformer]:
+    """Theirs, and ours with its weights."""
+    return bart() if case == "bart" else both(case, folder)[:2]
 
 
 def test_greedy_text_of_an_encoder_decoder_equals(tmp_path: Path) -> None:

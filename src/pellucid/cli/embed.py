@@ -63,7 +63,8 @@ def call(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_facts(texts, vectors, like, arguments))
         return
-    print(f"{len(texts):,} of {vectors.shape[1]:,} numbers each, pooled by {arguments.pool}\n")
+    vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
+    print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
     if arguments.like is not None:
         for one in runs.ranked(vectors, like):
             print(f"{one.cosine:>8.4f}  {_line(texts[one.text])}")
