@@ -139,6 +139,7 @@ def test_a_text_that_is_cut_has_not_ended() -> None:
         ({"n_beams": 2, "n_best": 3}, "n_best must be 1 to n_beams, which is 2; was 3"),
         ({"n_best": 0}, "n_best must be 1 to n_beams"),
         ({"length_penalty": math.nan}, "length_penalty must be finite"),
+        ({"length_penalty": 500.0}, "length_penalty must be finite, and 200.length_penalty too"),
         ({"early_stopping": "sometimes"}, "early_stopping must be true, false"),
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"),
         ({"max_new_tokens": 3, "min_new_tokens": 4}, "min_new_tokens must be 0 to max"),

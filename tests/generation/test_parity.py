@@ -131,8 +131,9 @@ def bart() -> tuple[Any, Transformer]:
     theirs = transformers.BartForConditionalGeneration(
         transformers.BartConfig(
             vocab_size=29, d_model=16, encoder_layers=2, decoder_layers=2,
-            max_position_embeddings=32, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=24,
-            decoder_ffn_dim=24, init_std=0.3, dropout=0.0, forced_eos_token_id=None,
+            max_position_embeddings=32, encoder_attention_heads=4, decoder_attention_heads=4,
+            encoder_ffn_dim=24, decoder_ffn_dim=24, init_std=0.3, dropout=0.0,
+            forced_eos_token_id=None,
             pad_token_id=PAD, bos_token_id=END, eos_token_id=END, decoder_start_token_id=PAD,
         )
     ).eval()  # fmt: skip

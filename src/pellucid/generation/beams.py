@@ -47,10 +47,11 @@ class Beams:
 
     def __post_init__(self) -> None:
         most = self.max_new_tokens
+        powers_fit = abs(self.length_penalty) * math.log(max(most, 1)) < 700
         checks = (
             ("n_beams", self.n_beams >= 1, "at least 1"),
             ("n_best", 1 <= self.n_best <= self.n_beams, f"1 to n_beams, which is {self.n_beams}"),
-            ("length_penalty", math.isfinite(self.length_penalty), "finite"),
+            ("length_penalty", powers_fit, f"finite, and {most:,}^length_penalty too"),
             (
                 "early_stopping",
                 self.early_stopping in (True, False, "never"),
