@@ -117,6 +117,13 @@ REFUSED: dict[str, dict[str, str]] = {
     },
 }
 REFUSED["encoder without head"] = REFUSED["encoder"] | {"fill": "this model has no head"}
+REFUSED["decoder without head"] = {
+    **REFUSED["decoder"],
+    **dict.fromkeys(
+        ("generate", "beams", "score", "next", "explain", "evaluate"), "this model has no head"
+    ),
+    "resume": "objective NextToken trains a decoder alone",
+}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ _MADE = replace(BASE, context_length=24)
 #: The model of each kind; the vocabulary is the tokenizer's.
 KINDS: dict[str, config.Transformer] = {
     "decoder": _MADE,
+    "decoder without head": replace(_MADE, head=config.NoHead()),
     "encoder": replace(
         _MADE,
         encoder=replace(_DECODER, positions=config.Learned()),

@@ -143,12 +143,24 @@ def stream(
     """The continuation of one prompt, in whole characters, as they become known.
 
     An encoder-decoder looks at the prompt and writes anew. `when_outgrown` as in `continue_tokens`.
+
+    Raises:
+        TextError: the prompt is not text.
+        PellucidError: the model writes nothing. Both at once, before a piece is asked for.
     """
     (ids,), encoded = start(model, tokenizer, [prompt])
-    emit = writer(tokenizer, ids)
+    written = continue_tokens(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
+    return _pieces(written, tokenizer, writer(tokenizer, ids), sampling)
+
+
+def _pieces(
+    written: Iterator[list[Chosen | None]],
+    tokenizer: Tokenizer,
+    emit: Callable[[int], str],
+    sampling: Sampling,
+) -> Iterator[str]:
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
-    written = continue_tokens(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
     for count, (chosen,) in enumerate(written, start=1):
         if chosen is None or chosen.token_id == tokenizer.end_id:
             break

@@ -30,15 +30,17 @@ def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Sta
 
     Raises:
         TextError: a text holds half a character.
-        PellucidError: the model is an encoder, which writes nothing, or a text is too long for it.
+        PellucidError: the model is an encoder or has no head, and so writes nothing; or a source
+            is too long for it.
     """
-    if model.encoder is None:
-        return Start([tokenizer.encode_prompt(text) for text in texts], None)
-    if model.decoder is None:
+    if model.encoder is not None and model.decoder is None:
         raise PellucidError(
             "this model is an encoder: it reads a text as a whole and writes none; let it fill a "
             "masked word with pellucid fill, or compare texts with pellucid embed"
         )
+    _ = model.head_weight  # for its refusal
+    if model.encoder is None:
+        return Start([tokenizer.encode_prompt(text) for text in texts], None)
     if not texts:
         return Start([], None)
     framing = Framing(tokenizer)
