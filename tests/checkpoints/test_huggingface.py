@@ -21,6 +21,8 @@ from pellucid.checkpoints.huggingface.names import Source
 from pellucid.cli import main
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
+from pellucid.presets import PRESETS as NAMES
+from pellucid.presets import find
 from pellucid.runs.published import filled
 from support.models import BASE, with_attention, with_stack
 from support.published import ATTRIBUTES, VOCAB, change, config_of, ids, retensor, shard, write
@@ -113,6 +115,19 @@ def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("verb", ["score", "explain", "evaluate", "generate"])
+def test_an_encoder_predicts_no_token_from_those_before_it(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "dir", "bert")
+    (tmp_path / "text.txt").write_text("some words")
+    words = {"evaluate": [str(tmp_path / "text.txt")], "generate": ["--prompt", "a"]}
+    assert main([verb, str(tmp_path / "dir"), *words.get(verb, ["some words"])]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "an encoder" in said
+    assert "sees" in said
+
+
 def test_import_and_export_keep_every_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +140,8 @@ def test_import_and_export_keep_every_number(
     assert torch.equal(run.model(ids(9)), model(ids(9)))
     assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
     assert "a gpt2" in capsys.readouterr().out
+    modes = {file.stat().st_mode for file in (tmp_path / "out").iterdir()}
+    assert len(modes) == 1  # whoever may read one file may read them all
     again = pellucid.load(tmp_path / "out")
     assert torch.equal(again.model(ids(9)), model(ids(9)))
     assert again.tokenizer.encode_prompt("hello") == run.tokenizer.encode_prompt("hello")
@@ -344,6 +361,43 @@ def test_a_model_that_no_family_can_say_is_refused_part_by_part(case: str) -> No
     with pytest.raises(CheckpointError, match="no family") as refused:
         choose_family(model, [])
     assert said in str(refused.value)
+
+
+#: What begins the names of presets, and the family that says them; None where none does.
+PRESETS = {
+    "nano": None,
+    "transformer": None,
+    "bert": "bert",
+    "minilm": "bert",
+    "gpt2": "gpt2",
+    "t5": "t5",
+    "pythia": "gpt_neox",
+    "llama": "llama",
+    "mistral": "mistral",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma2": "gemma2",
+    "olmo2": "olmo2",
+}
+
+
+@pytest.mark.parametrize("preset", NAMES)
+def test_a_preset_of_a_published_model_is_said_in_its_family(preset: str) -> None:
+    expected = next(family for start, family in PRESETS.items() if preset.startswith(start))
+    model = find(preset).model
+    model = model if model.vocab_size is not None else replace(model, vocab_size=VOCAB)
+    with torch.device("meta"):
+        parameters = [name for name, _ in assemble(model, seed=0).named_parameters()]
+    if expected is not None:
+        assert choose_family(model, parameters)[0].model_type == expected
+        return
+    with pytest.raises(CheckpointError, match="no family"):
+        choose_family(model, parameters)
+
+
+def test_the_nearest_family_of_a_pair_of_stacks_is_one_with_both() -> None:
+    with pytest.raises(CheckpointError, match="nearest is t5, but: positions is Sinusoidal"):
+        choose_family(find("transformer-base").model, [])
 
 
 def test_a_run_that_cannot_be_said_leaves_no_directory(

@@ -51,8 +51,13 @@ def test_ids_of_ordinary_tokens_tell_nothing(tmp_path: Path) -> None:
     assert ends(tokenizer_from(words(tmp_path), begin_id=50_256, end_id=50_256)) == ("<s>", "</s>")
 
 
-def test_an_end_that_is_told_alone_is_the_begin_too(tmp_path: Path) -> None:
+def test_an_end_that_is_told_alone_leaves_the_begin_to_names(tmp_path: Path) -> None:
     file = words(tmp_path, settings={"eos_token": "<|im_end|>"})
+    assert ends(tokenizer_from(file)) == ("<s>", "<|im_end|>")
+
+
+def test_an_end_that_is_told_and_nothing_else_is_the_begin_too(tmp_path: Path) -> None:
+    file = words(tmp_path, special=["<|im_end|>"], settings={"eos_token": "<|im_end|>"})
     assert ends(tokenizer_from(file)) == ("<|im_end|>", "<|im_end|>")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
+from tokenizers import processors
 
 from pellucid.errors import TextError
 
@@ -71,21 +72,24 @@ def said_ends(
     """The ends that files in `folder` name, or else these ids; None where neither tells.
 
     Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
-    only one end is told, it is both.
+    only one end is told, the other is taken from the names that are known, or is the same.
     """
     special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
-    names = [
+    begin, end = (
         name if name is not None and inner.token_to_id(name) is not None else special.get(number)
         for name, number in zip(
             named_ends(folder),
             (-1 if begin_id is None else begin_id, -1 if end_id is None else end_id),
             strict=True,
         )
-    ]
-    begin, end = names
-    if end is None:
-        return None if begin is None else (begin, begin)
-    return (end if begin is None else begin), end
+    )
+    if begin is not None and end is not None:
+        return begin, end
+    told = begin or end
+    if told is None:
+        return None
+    known = _known(inner) or (told, told)
+    return begin or known[0], end or known[1]
 
 
 def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
@@ -94,9 +98,8 @@ def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
     Raises:
         TextError: none of those that are known is there.
     """
-    for begin, end in _ENDS:
-        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
-            return begin, end
+    if (found := _known(inner)) is not None:
+        return found
     known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
     raise TextError(
         f"the tokenizer has no tokens that begin and end a text: add one of these to its "
@@ -114,6 +117,19 @@ def roles_of(begin: str, end: str, *, has: Callable[[str], bool]) -> dict[str, s
     return roles
 
 
+def put_around(file: str, around: list[str], ids: Mapping[str, int]) -> str:
+    """A `tokenizer.json` that also says what `transformers` puts around a text, "$A".
+
+    One that says it already is left as it is.
+    """
+    if json.loads(file)["post_processor"] is not None:
+        return file
+    inner: Any = tokenizers.Tokenizer.from_str(file)
+    template: Any = processors.TemplateProcessing
+    inner.post_processor = template(single=around, special_tokens=sorted(ids.items()))
+    return inner.to_str(pretty=True)
+
+
 def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None) -> str:
     """A `tokenizer_config.json` with these tokens, which lets `transformers` read `tokenizer.json`.
 
@@ -123,6 +139,13 @@ def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None
     if context_length is not None:
         table["model_max_length"] = context_length
     return json.dumps(table, indent=2) + "\n"
+
+
+def _known(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:
+    for begin, end in _ENDS:
+        if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
+            return begin, end
+    return None
 
 
 def _name(value: Any) -> str | None:

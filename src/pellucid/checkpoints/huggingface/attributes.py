@@ -61,14 +61,17 @@ _WRITING = Ignored("how text is drawn, not what is predicted")
 _OUTPUTS = Ignored("what a call returns beside the logits")
 _MEMORY = Ignored("how it is computed, not what")
 _TASK = Ignored("for heads that are not imported")
-_ORIGIN = Ignored("where the file comes from")
+_ORIGIN = Ignored("where the file comes from, or for another program")
 
 #: What any config.json may say, whatever its family.
 ANYWHERE: Rules = {
     "architectures": Ignored("read before the table"),
     "model_type": Ignored("read before the table"),
     **dict.fromkeys(("torch_dtype", "dtype"), Ignored("tensors are read as float32")),
-    **dict.fromkeys(("transformers_version", "_name_or_path", "name_or_path"), _ORIGIN),
+    **dict.fromkeys(
+        ("transformers_version", "_name_or_path", "name_or_path", "transformers.js_config"),
+        _ORIGIN,
+    ),
     **dict.fromkeys(
         (
             "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
@@ -89,7 +92,7 @@ ANYWHERE: Rules = {
     ),
     **dict.fromkeys(
         ("id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
-         "task_specific_params", "tf_legacy_loss", "classifier_dropout", "prefix"),
+         "_num_labels", "task_specific_params", "tf_legacy_loss", "classifier_dropout", "prefix"),
         _TASK,
     ),
     **dict.fromkeys(

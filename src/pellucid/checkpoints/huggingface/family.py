@@ -16,10 +16,14 @@ from pellucid.errors import CheckpointError
 
 
 class Unfit(Exception):  # noqa: N818  not an error: another family may fit
-    """A model cannot be said in a family at all: `part` is why."""
+    """A model cannot be said in a family at all, because of one of its parts.
 
-    def __init__(self, part: str, why: str) -> None:
+    `shape`: it is that the model has an encoder, or a decoder, or not.
+    """
+
+    def __init__(self, part: str, why: str, *, shape: bool = False) -> None:
         super().__init__(f"{part} {why}")
+        self.shape = shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def lone_decoder(model: config.Transformer) -> config.Stack:
         Unfit: it has an encoder.
     """
     if model.decoder is None or model.encoder is not None:
-        raise Unfit("encoder", "is there, and a decoder alone can be said")
+        raise Unfit("encoder", "is there, and a decoder alone can be said", shape=True)
     return model.decoder
 
 

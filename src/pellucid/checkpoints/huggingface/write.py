@@ -10,6 +10,7 @@ weights started may differ: they do not change what a trained model computes.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,8 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
             reasons = _differences(model, parameters, family, attributes)
             distance = len(reasons)
         except Unfit as unfit:
-            attributes, reasons, distance = {}, [str(unfit)], _FAR
+            attributes, reasons = {}, [str(unfit)]
+            distance = 2 * _FAR if unfit.shape else _FAR
         if not reasons:
             return family, attributes
         if nearest is None or distance < nearest[0]:
@@ -83,6 +85,8 @@ def write_published(
         _write_json(folder / GENERATION, dict(ends))
     save_file = cast("Any", safetensors.torch).save_file
     save_file(_renamed(model, tensors, family), folder / WEIGHTS, metadata={"format": "pt"})
+    # the library lets nobody else read what it writes; the directory is for others too
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)
     return family.model_type
 
 

@@ -112,7 +112,7 @@ def _read(attributes: Table, found: Found) -> config.Transformer:
 def _describe(model: config.Transformer) -> Table:
     stack = model.encoder
     if stack is None or model.decoder is not None:
-        raise Unfit("decoder", "is there, and an encoder alone can be said")
+        raise Unfit("decoder", "is there, and an encoder alone can be said", shape=True)
     attention = multi_head(stack)
     return {
         "vocab_size": model.rows,

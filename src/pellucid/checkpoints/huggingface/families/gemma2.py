@@ -31,6 +31,7 @@ _RULES: Rules = {
     **{name: rule for name, rule in RULES.items() if name != "hidden_act"},
     **WINDOW_RULES,
     _ACT: Read(str, "gelu_pytorch_tanh"),
+    "sliding_window_size": Ignored("repeats sliding_window"),
     "hidden_act": Ignored("`transformers` reads hidden_activation"),
     "head_dim": Read(int, 256),
     "sliding_window": Read(int, 4096, or_none=True),

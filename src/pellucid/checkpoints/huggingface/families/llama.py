@@ -6,7 +6,7 @@ Source: Touvron et al. 2023, "Llama 2"; Grattafiori et al. 2024, "The Llama 3 He
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Table
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -49,6 +49,8 @@ LLAMA = Family(
         **ONE_RANK,
         "attention_bias": Read(bool, False),
         "mlp_bias": Read(bool, False),
+        "rope_interleaved": Only(False),
+        "is_llama_config": Ignored("says what model_type says"),
     },
     names=NAMES,
     read=_read,

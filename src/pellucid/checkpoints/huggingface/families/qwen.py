@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.checkpoints.huggingface.attributes import Only, Read, Rules, Table
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -33,6 +33,7 @@ _RULES: Rules = {
     "sliding_window": Read(int, 4096, or_none=True),
     "use_sliding_window": Read(bool, False),
     "max_window_layers": Read(int, 28),
+    "use_mrope": Only(False),
 }
 
 

@@ -153,7 +153,7 @@ def _stack(
 def _describe(model: config.Transformer) -> Table:
     encoder, decoder = model.encoder, model.decoder
     if encoder is None or decoder is None:
-        raise Unfit("encoder and decoder", "are not both there")
+        raise Unfit("encoder and decoder", "are not both there", shape=True)
     if not isinstance(encoder.positions, config.BucketedBias):
         kind = type(encoder.positions).__name__
         raise Unfit("positions", f"is {kind}, and only BucketedBias can be said")
