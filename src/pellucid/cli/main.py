@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    draw,
     embed,
     evaluate,
     explain,
@@ -50,6 +51,7 @@ _VERBS = (
     presets,
     importing,
     exporting,
+    draw,
     attach,
     report,
     verify_resume,
