@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         RunError,
         TextError,
     )
-    from pellucid.runs import Run, evaluate, generate, load, resume, train
+    from pellucid.runs import Run, embed, evaluate, fill, generate, load, resume, train
 
 _WHERE = {
     "CheckpointError": "errors",
@@ -33,7 +33,9 @@ _WHERE = {
     "Run": "runs",
     "RunError": "errors",
     "TextError": "errors",
+    "embed": "runs",
     "evaluate": "runs",
+    "fill": "runs",
     "generate": "runs",
     "load": "runs",
     "resume": "runs",
@@ -51,7 +53,9 @@ __all__ = [
     "RunError",
     "TextError",
     "__version__",
+    "embed",
     "evaluate",
+    "fill",
     "generate",
     "load",
     "resume",
