@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pellucid.config.attention import Alternating, Attention, MultiHead, OneAttention
+from pellucid.config.attention import Alternating, Attention, MultiHead, NeuralMemory, OneAttention
 from pellucid.config.checks import at_least, fraction, positive
 from pellucid.config.feed_forward import Activation, FeedForward
 from pellucid.config.initialisation import Initialisation
@@ -174,6 +174,13 @@ class Transformer:
         if not self.stacks:
             raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
         self._check_cross_attention()
+        if self.encoder is not None and any(
+            isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
+        ):
+            raise ConfigError(
+                "encoder.attention must not be NeuralMemory: a memory is written from left to "
+                "right, and an encoder looks both ways"
+            )
         for stack in self.stacks:
             self._check_widths(stack)
 
