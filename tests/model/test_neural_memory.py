@@ -7,12 +7,22 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.maths import memory_in_chunks, memory_through_time
-from pellucid.model import KeyValueCache, NeuralMemory, NoCache, NoPositions, Transformer, look
+from pellucid.model import (
+    KeyValueCache,
+    NeuralMemory,
+    NoCache,
+    NoPositions,
+    Transformer,
+    assemble,
+    look,
+)
 from pellucid.model.memory_writing import Gates, MemoryState, through_text
+from pellucid.optim import assemble_optimiser, gate
 from support.models import BASE, VARIANTS, build, random_ids, with_stack
 
 BATCH, HEADS, TIME, WIDTH = 2, 2, 13, 3
@@ -226,3 +236,85 @@ def test_parameters_are_as_many_as_the_docstring_says() -> None:
 def test_config_of_a_memory_is_checked() -> None:
     with pytest.raises(ConfigError, match="window"):
         config.NeuralMemory(n_heads=2, d_head=4, window=0, chunk=4)
+
+
+N_NAMES, N_PAIRS, GAP = 8, 3, 24
+
+
+def questions(generator: torch.Generator, rows: int = 32) -> tuple[Tensor, Tensor]:
+    """Pairs of key and value, filler, each key again in another order; and what follows it.
+
+    Two layers of windows of 8 reach 14 tokens back: not over the filler.
+    """
+    keys = torch.rand(rows, N_NAMES, generator=generator).argsort(1)[:, :N_PAIRS]
+    values = torch.randint(N_NAMES, 2 * N_NAMES, (rows, N_PAIRS), generator=generator)
+    order = torch.rand(rows, N_PAIRS, generator=generator).argsort(1)
+    told = torch.stack((keys, values), dim=2).flatten(1)
+    answers = values.gather(1, order)
+    asked = torch.stack((keys.gather(1, order), answers), dim=2).flatten(1)
+    filler = torch.full((rows, GAP), 2 * N_NAMES)
+    return torch.cat((told, filler, asked), dim=1), answers
+
+
+def answered(model: Transformer, ids: Tensor) -> Tensor:
+    return model(ids)[:, -2 * N_PAIRS :: 2]
+
+
+def share_right(model: Transformer) -> float:
+    ids, answers = questions(torch.Generator().manual_seed(99), rows=128)
+    with torch.no_grad():
+        return (answered(model, ids).argmax(-1) == answers).float().mean().item()
+
+
+def trained_to_recall(*, frozen: bool, seed: int, updates: int = 250) -> Transformer:
+    attention = config.NeuralMemory(n_heads=2, d_head=16, window=8, chunk=8, frozen=frozen)
+    described = replace(
+        with_stack(
+            attention=attention,
+            norm=config.RMSNorm(eps=1e-6),
+            feed_forward=config.MLP(d_ff=64, activation="relu_squared", bias=False),
+        ),
+        vocab_size=2 * N_NAMES + 1,
+        context_length=2 * N_PAIRS * 2 + GAP,
+        d_model=32,
+        initialisation=config.Initialisation(
+            weights=config.Normal(std=0.15), embedding_std=0.5, outputs="zero"
+        ),
+    )
+    model = assemble(described, seed=seed)
+    optimiser = assemble_optimiser(
+        config.Muon(
+            learning_rate=0.02,
+            momentum=0.95,
+            weight_decay=0.0,
+            newton_schulz_steps=5,
+            rest=config.AdamW(learning_rate=0.003, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.0),
+        ),
+        model.named_parameters(),
+    )
+    generator, blocked = torch.Generator().manual_seed(seed), torch.zeros(())
+    for update in range(updates):
+        ids, answers = questions(generator)
+        loss = F.cross_entropy(answered(model, ids).flatten(0, 1), answers.flatten())
+        loss.backward()
+        opened = gate(optimiser.gradients(), loss.detach(), clip_norm=1.0, blocked=blocked)
+        optimiser.step(opened, min(1.0, 2 * (1 - update / updates)))
+        optimiser.zero_grad()
+    return model
+
+
+@pytest.mark.slow
+def test_recall_beyond_the_window_beats_the_same_layer_frozen() -> None:
+    for seed in (1, 2):
+        learning = trained_to_recall(frozen=False, seed=seed)
+        frozen = trained_to_recall(frozen=True, seed=seed)
+        recalled, without = share_right(learning), share_right(frozen)
+        # the same weights that recalled, now told not to learn while they read
+        for block in learning.decoder.blocks:
+            block.attention.frozen = True
+        told_not_to = share_right(learning)
+        print(f"seed {seed}: {recalled:.3f}, trained frozen {without:.3f}, {told_not_to:.3f}")
+        assert recalled > 0.8
+        # one of eight values is right by chance
+        assert without < 0.25
+        assert told_not_to < 0.25
