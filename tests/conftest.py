@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jaxtyping import install_import_hook
@@ -21,6 +23,19 @@ install_import_hook(
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, None]:
+    """With PELLUCID_EXTRAS=all, a test that is skipped for want of a package has failed."""
+    outcome = yield
+    report = outcome.get_result()
+    if os.environ.get("PELLUCID_EXTRAS") != "all" or not report.skipped:
+        return
+    why = str(report.longrepr)
+    if "could not import" in why or "is not installed" in why:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, though PELLUCID_EXTRAS=all: {why}"
 
 
 @pytest.fixture(scope="session")

@@ -129,6 +129,16 @@ def test_no_file_is_a_drawer_for_what_has_no_home() -> None:
     } & drawers == set()
 
 
+def test_one_room_alone_opens_connections() -> None:
+    ways = ("urllib.request", "http.", "ssl", "ftplib", "requests", "httpx", "huggingface_hub")
+    rooms = {
+        names(path).split("/")[0]
+        for path in FILES
+        if any(name.startswith(ways) for name in imported_by(path))
+    }
+    assert rooms == {"datasets"}
+
+
 def test_nothing_tries_to_reach_the_network(tmp_path: Path) -> None:
     """Training, loading and generating with every way to open a socket shut."""
     script = """if True:

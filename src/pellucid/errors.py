@@ -37,7 +37,7 @@ class ConfigError(PellucidError):
 
 
 class TextError(PellucidError):
-    """A corpus or a tokenizer that cannot be used."""
+    """A corpus or a tokenizer that cannot be used, or a dataset that cannot be had."""
 
 
 class CheckpointError(PellucidError):

@@ -16,10 +16,10 @@ import pytest
 import pellucid
 from pellucid.cli import main
 from pellucid.config import parse_toml, run_from_table
-from pellucid.presets import PRESETS, find
+from pellucid.presets import FAMILIES, PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
-from support.tiny import TEXT, TINY, write_text
+from support.tiny import TEXT, TINY, train_tiny, write_text
 
 #: A short and certain continuation.
 FEW = ("--max-new-tokens", "6", "--greedy")
@@ -279,6 +279,33 @@ def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: P
     text = out("evaluate", trained, file)
     assert f"{result['loss_nats']:.4f} nats per token" in text
     assert f"{result['bits_per_byte']:.4f}\n" in text
+    assert result["bits_per_byte_comparable"]
+    assert result["changed_documents"] == 0
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "page", "unknown", "changed"),
+    [
+        ('{kind = "WordPiece", vocab_size = 90, lowercase = true}', "The  Cat", 0, 1),
+        ('{kind = "WordPiece", vocab_size = 90, lowercase = true}', "the cat", 0, 0),
+        ("Characters", "the cat", 0, 0),
+        ("Characters", "the cat ж", 1, 1),
+    ],
+)
+def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
+    tokenizer: str, page: str, unknown: int, changed: int, tmp_path: Path, found: Any, out: Any
+) -> None:
+    train_tiny(tmp_path / "run", steps=1, settings=[f"text.tokenizer={tokenizer}"])
+    (tmp_path / "page.txt").write_text(page, encoding="utf-8")
+    result = found("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    assert (result["unknown_tokens"], result["changed_documents"]) == (unknown, changed)
+    assert result["bits_per_byte_comparable"] is not bool(changed)
+    text = out("evaluate", tmp_path / "run", tmp_path / "page.txt")
+    assert ("not comparable with those of other tokenizers" in text) is bool(changed)
+    assert ("bits per byte flatter the model" in text) is bool(changed)
+    assert ("do not come back as they were" in text) is bool(changed)
+    assert ("cannot spell" in text) is bool(unknown)
+    assert max(map(len, text.splitlines())) <= 80
 
 
 # -- presets
@@ -287,11 +314,25 @@ def test_evaluate_gives_one_loss_in_three_units(found: Any, out: Any, trained: P
 def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, found: Any) -> None:
     assert list(found("presets", "list")) == list(PRESETS)
     lines = out("presets", "list").splitlines()
-    assert [line.split()[0] for line in lines] == list(PRESETS)
+    assert [line for line in lines if not line.startswith("  ")] == list(FAMILIES)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(PRESETS)
     for name, run in PRESETS.items():
         shown = out("presets", "show", name)
         assert run_from_table(parse_toml(shown, "shown"), find) == run
         assert run_from_table(found("presets", "show", name), find) == run
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nano", "by tokenizer  decoder          4 layers of 128, context 256"),
+        ("bert-base", "110,104,890  encoder          12 layers of 768, context 512"),
+        ("t5-small", "60,506,624  encoder-decoder  6 + 6 layers of 512, context 512"),
+    ],
+)
+def test_the_list_says_what_a_preset_is(name: str, said: str, out: Any) -> None:
+    (line,) = (line for line in out("presets", "list").splitlines() if f" {name} " in line)
+    assert line.endswith(f"  {said}")
 
 
 def test_two_presets_differ_in_a_small_table(out: Any, found: Any) -> None:
@@ -333,8 +374,38 @@ def test_counting_follows_what_is_set(found: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_can_be_counted(name: str, found: Any) -> None:
-    assert found("presets", "count", name)["parameters"] > 0
+def test_every_preset_can_be_counted(name: str, found: Any, out: Any) -> None:
+    counts = found("presets", "count", name)
+    assert counts["parameters"] == sum(counts["parameters_by_part"].values()) > 0
+    assert counts["flops_per_token"] == sum(counts["flops_by_part"].values()) > 0
+    grows = counts["growth_by_part"]
+    attention = [part for part in counts["parameters_by_part"] if part.endswith("attention")]
+    assert list(grows) == attention
+    text = out("presets", "count", name)
+    for part, row in grows.items():
+        assert f"\n{part}: " in text
+        assert f"FLOPs of a layer over a text: {row['work_formula']}" in text
+
+
+def test_counting_says_how_cost_grows_with_the_text(found: Any, out: Any) -> None:
+    grows = found("presets", "count", "gemma2-2b")["growth_by_part"]
+    assert {part: row["work"] for part, row in grows.items()} == {
+        "window attention": "O(T w)",
+        "global attention": "O(T^2)",
+    }
+    # 13 layers of 4 key/value heads of 256 and 256 features, 4 bytes each
+    assert grows["global attention"]["cache_bytes_per_token"] == 13 * 4 * 512 * 4
+    assert "106,496 bytes per token" in out("presets", "count", "gemma2-2b")
+
+
+@pytest.mark.parametrize("name", ["bert-base", "minilm-l6", "t5-small", "transformer-base"])
+def test_what_the_next_token_does_not_train_is_refused_by_train(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--preset", name, "--out", str(tmp_path / "run")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("error: objective NextToken trains a decoder alone")
+    assert not (tmp_path / "run").exists()
 
 
 # -- attach and verify-resume

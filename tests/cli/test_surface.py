@@ -76,7 +76,11 @@ PROMISED: dict[str, dict[str, object]] = {
         "out": "t.json",
     },
     "tokenizer show x --tokenizer r --json": {"text": "x", "tokenizer": "r", "json": True},
+    "tokenizer compare a.txt --with t.json --with gpt2": {"others": ["t.json", "gpt2"]},
     "tokenizer compare a.txt --json": {"paths": ["a.txt"], "json": True},
+    "data list --json": {"action": "list", "json": True},
+    "data get tinyshakespeare": {"name": "tinyshakespeare", "to": None, "mirror": None},
+    "data get x --to f --from u --yes --json": {"to": "f", "mirror": "u", "yes": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
 }
@@ -131,5 +135,13 @@ def test_help_needs_no_torch() -> None:
         "import sys\nfrom pellucid.cli import main\n"
         "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
         "assert not {'torch', 'rich', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_the_list_of_datasets_needs_no_torch() -> None:
+    code = (
+        "import sys\nfrom pellucid.cli import main\n"
+        "assert main(['data', 'list']) == 0\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers.pre_tokenizers import ByteLevel
 
 from pellucid.cli import main
-from pellucid.text import Tokenizer
+from pellucid.text import Tokenizer, train_bytes
 
 TEXT = "The cat sat on the mat; the dog, too.\nThe  cats sit on lower mats.\n" * 12
 
@@ -95,3 +96,59 @@ def test_vocabulary_that_is_too_small_is_refused(
 ) -> None:
     assert main(["tokenizer", "train", page, "--vocab-size", "5", "--out", "never.json"]) == 2
     assert "vocab_size" in capsys.readouterr().err
+
+
+BERT = """
+[PAD] [UNK] [CLS] [SEP]
+the cat sat on mat dog too s low ##er ##s ; , . !
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> list[str]:
+    """A vocab.txt of BERT, a tokenizer.json of bytes, and GPT-2's pair of files."""
+    (tmp_path / "vocab.txt").write_text("\n".join(BERT.split()), encoding="utf-8")
+    train_bytes().save(tmp_path / "bytes.json")
+    pair = tmp_path / "gpt2"
+    pair.mkdir()
+    alphabet = sorted(ByteLevel.alphabet())
+    tokens = [*alphabet, "th", "the", "<|endoftext|>"]
+    (pair / "encoder.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
+    (pair / "vocab.bpe").write_text("#version: 0.2\nt h\nth e\n", encoding="utf-8")
+    return [str(tmp_path / "vocab.txt"), str(tmp_path / "bytes.json"), str(pair)]
+
+
+def test_compare_takes_tokenizers_from_elsewhere_and_marks_them_too(
+    foreign: list[str], page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tokenizer", "compare", page, "--vocab-size", "300"]
+    words += [word for path in foreign for word in ("--with", path)]
+    assert main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    bert, own_bytes, gpt2 = (rows[path] for path in foreign)
+    assert own_bytes == rows["bytes"] | {"trained_here": False}
+    assert rows["bytes"]["trained_here"]
+    assert gpt2["bits_per_byte_comparable"]
+    assert gpt2["vocab_size"] == 259
+    assert rows["byte-pairs"]["tokens"] < gpt2["tokens"] < own_bytes["tokens"]
+    assert not bert["bits_per_byte_comparable"]
+    assert bert["unknown"] > 0
+    assert bert["lowercased"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert any(
+        line.startswith("file 1 ") and line.endswith("unknown, lower-cased")
+        for line in shown.splitlines()
+    )
+    for number, path in enumerate(foreign, 1):
+        assert f"file {number}  {path}" in shown
+    assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 80
+
+
+def test_compare_refuses_a_tokenizer_that_is_none_before_it_reads_anything(
+    page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.json").write_text("[]")
+    for path in (str(tmp_path / "t.json"), "no/such/file"):
+        assert main(["tokenizer", "compare", "no text either", "--with", path]) == 2
+        assert path in "".join(capsys.readouterr().err.split()).replace("error:", "")

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from pellucid.display import NotebookPanel, Panel, PlainLines, display_for
+from pellucid.display import NotebookPanel, Panel, PlainLines, display_for, folded
 from pellucid.display import panel as panel_file
 from pellucid.training import Event, StepFinished, events
 from support.events import (
@@ -37,7 +39,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the tests' own terminal asks for does not count."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "CI"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
 
@@ -203,6 +205,25 @@ def test_a_long_command_is_not_broken_by_the_panel() -> None:
     assert command in raw([replace(STARTED, facts=(("to resume", command),))])
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_long_fact_is_folded_between_its_words(width: int) -> None:
+    value = "hidden matrices 3.58k; embeddings and head 4.13k; gains and biases 80, no decay"
+    lines = ESCAPE.sub("", raw([replace(STARTED, facts=(("updated", value),))], width)).splitlines()
+    start = next(i for i, line in enumerate(lines) if "updated" in line)
+    shown = [line for line in lines[start:] if "guessing" not in line]
+    assert all(cell_len(line) <= width for line in shown)
+    assert all(line.startswith(" " * 15) for line in shown[1:])
+    assert " ".join(line[15:] for line in shown) == value
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.sampled_from("ab  漢é-")), columns=st.integers(2, 30))
+def test_a_folded_line_fits_and_loses_no_letter(text: str, columns: int) -> None:
+    lines = folded(text, columns)
+    assert all(cell_len(line) <= columns for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
 def test_both_displays_say_the_same_facts() -> None:
     lines = plain(*WHOLE)
     shown = ESCAPE.sub("", raw(WHOLE))
@@ -238,6 +259,17 @@ def test_how_a_run_ended_is_the_last_thing_both_say(last: Event) -> None:
 def test_what_is_being_prepared_is_said_at_once() -> None:
     assert plain(PREPARING) == f"{PREPARING.what} …\n"
     assert f"{PREPARING.what} …" in ESCAPE.sub("", raw([PREPARING]))
+
+
+def test_how_far_a_long_work_has_come_is_a_line_that_the_next_one_replaces() -> None:
+    half = events.Preparing(what="encoding: 1 GB of 2 GB", fleeting=True)
+    done = events.Preparing(what="encoding: 2 GB of 2 GB", fleeting=True)
+    assert plain(PREPARING, half, done).count("\n") == 3
+    sent = raw([PREPARING, half, done, STARTED])
+    assert "1 GB of 2 GB" in sent
+    assert sent.index("1 GB of 2 GB") < sent.index("\x1b[2K", sent.index("1 GB of 2 GB"))
+    assert "\n" not in ESCAPE.sub("", sent[sent.index("1 GB of 2 GB") : sent.index("2 GB of 2 GB")])
+    assert STARTED.name in sent[sent.rindex("2 GB of 2 GB") :]
 
 
 def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:
@@ -303,7 +335,8 @@ def test_a_stream_that_is_no_terminal_gets_plain_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("TERM", "dumb"), ("TERM", "unknown"), ("TTY_INTERACTIVE", "0")]
+    ("name", "value"),
+    [("TERM", "dumb"), ("TERM", "unknown"), ("TTY_INTERACTIVE", "0"), ("CI", "true"), ("CI", "1")],
 )
 def test_a_terminal_that_cannot_redraw_gets_plain_lines(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str

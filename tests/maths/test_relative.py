@@ -70,6 +70,13 @@ def test_near_distances_have_a_bucket_each() -> None:
     np.testing.assert_array_equal(buckets, np.arange(17))
 
 
+def test_a_distance_at_the_start_of_a_bucket_belongs_to_it() -> None:
+    """Starts 8, 8 sqrt 2, 16, ...: a logarithm that is a little off would miss the whole ones."""
+    back = np.array([-15, -16, -31, -32, -63, -64, -127, -128])
+    buckets = distance_buckets(back, n_buckets=32, max_distance=128, causal=False)
+    np.testing.assert_array_equal(buckets, [9, 10, 11, 12, 13, 14, 15, 15])
+
+
 def test_too_small_a_largest_distance_is_refused() -> None:
     with pytest.raises(ValueError, match="max_distance is 16; it has to be above 16"):
         distance_buckets(FAR, n_buckets=32, max_distance=16, causal=True)

@@ -148,3 +148,58 @@ def build(model: config.Transformer, *, seed: int = 0, double: bool = True) -> T
 def random_ids(rows: int, columns: int, *, vocab: int = 23, seed: int = 1) -> torch.Tensor:
     """Token ids from a seed."""
     return torch.randint(vocab, (rows, columns), generator=torch.Generator().manual_seed(seed))
+
+
+def _stack(**changes: object) -> config.Stack:
+    return replace(BASE.decoder, **changes)  # type: ignore[arg-type]
+
+
+def _encoder(**changes: object) -> config.Transformer:
+    return replace(BASE, encoder=_stack(**changes), decoder=None)
+
+
+def _pair(model: config.Transformer = BASE, **changes: object) -> config.Transformer:
+    stack = _stack(**changes)
+    decoder = replace(stack, cross_attention=BASE.decoder.attention)
+    return replace(model, encoder=stack, decoder=decoder)
+
+
+ENCODERS: dict[str, config.Transformer] = {
+    "rotary": _encoder(),
+    "bucketed": _encoder(positions=config.BucketedBias(n_buckets=8, max_distance=12)),
+    "shaw": _encoder(positions=config.ShawRelative(max_distance=3, values=True)),
+    "alibi": _encoder(positions=config.ALiBi()),
+    "bert": replace(
+        _encoder(
+            positions=config.Learned(),
+            residual=config.PostNorm(),
+            final_norm=False,
+            input_norm=config.LayerNorm(eps=1e-12, bias=True),
+        ),
+        embedding=config.Embedding(tied=True, scaled=False, segments=2),
+        pooler=True,
+        head=config.LanguageHead(
+            bias=True,
+            transform=config.HeadTransform(
+                activation="gelu", norm=config.LayerNorm(eps=1e-12, bias=True)
+            ),
+        ),
+    ),
+}
+
+PAIRS: dict[str, config.Transformer] = {
+    "original": _pair(
+        replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
+        positions=config.Sinusoidal(base=10_000.0),
+        residual=config.PostNorm(),
+        final_norm=False,
+    ),
+    "t5": _pair(
+        positions=config.BucketedBias(n_buckets=8, max_distance=12),
+        norm=config.RMSNorm(eps=1e-6),
+        attention=replace(BASE.decoder.attention, scale=1.0),
+    ),
+    "grouped, rotary, sandwich": _pair(
+        attention=replace(BASE.decoder.attention, n_kv_heads=2), residual=config.SandwichNorm()
+    ),
+}

@@ -120,3 +120,24 @@ def test_evaluation_predicts_each_token_after_the_first_once_and_in_order(
     assert sum(batch.n_supervised for batch in batches) == n - 1
     assert all(batch.ids.shape[0] <= batch_size for batch in batches)
     assert all(batch.ids.shape[1] == length for batch in batches)
+
+
+@FEW
+@given(data=st.data(), n=st.integers(6, 40), length=st.integers(2, 6), seed=st.integers(0, 9))
+def test_each_token_carries_the_number_of_its_document(
+    data: st.DataObject, n: int, length: int, seed: int
+) -> None:
+    inner = data.draw(st.sets(st.integers(1, n - 1), max_size=5))
+    starts = np.array(sorted({0} | inner))
+    order = Order(numbered(n), context_length=length, seed=seed, documents=starts)
+    plain = Order(numbered(n), context_length=length, seed=seed)
+    batches = [(order.batch(0, 8), plain.batch(0, 8))]
+    cut = {"context_length": length, "batch_size": 2}
+    apart = windows(numbered(n), **cut, documents=starts)
+    batches += list(zip(apart, windows(numbered(n), **cut), strict=True))
+    for batch, undivided in batches:
+        assert undivided.documents is None
+        assert same(batch, undivided)
+        assert batch.documents is not None
+        numbers = np.searchsorted(starts, batch.ids.numpy(), side="right")
+        assert batch.documents.tolist() == numbers.tolist()

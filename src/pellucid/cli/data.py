@@ -1,18 +1,22 @@
-"""`pellucid data`: what a corpus holds."""
+"""`pellucid data`: what a corpus holds; and public ones, in `cli/datasets.py`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import Any
 
+from pellucid.cli import datasets
 from pellucid.cli.output import add_json, print_json
 
 
 def add_to(verbs: Any) -> None:
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
-        "data", help="look at a corpus", description="Look at a corpus before training on it."
+        "data",
+        help="get a public dataset, look at a corpus",
+        description="Get a public dataset, or look at a corpus before training on it.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     report = actions.add_parser(
@@ -33,6 +37,7 @@ def add_to(verbs: Any) -> None:
     )
     add_json(report)
     report.set_defaults(call=call)
+    datasets.add_to(actions)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -43,7 +48,7 @@ def call(arguments: argparse.Namespace) -> None:
     run = choose(
         arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
     )
-    found = runs.count_corpus(run.text)
+    found = runs.count_corpus(run.text, lambda what: print(f"{what} …", file=sys.stderr))
     tally = found.tally
     if arguments.json:
         print_json(

@@ -36,16 +36,23 @@ def call(arguments: argparse.Namespace) -> None:
         "tokens": result.tokens,
         "bytes": result.n_bytes,
         "unknown_tokens": result.unknown_tokens,
+        "changed_documents": result.changed_documents,
+        "bits_per_byte_comparable": result.comparable,
     }
     if arguments.json:
         print_json(facts)
         return
     print(f"loss           {result.loss_nats:.4f} nats per token")
     print(f"perplexity     {result.perplexity:.2f} per token")
-    print(f"bits per byte  {result.bits_per_byte:.4f}")
+    mark = "" if result.comparable else "  (not comparable with those of other tokenizers)"
+    print(f"bits per byte  {result.bits_per_byte:.4f}{mark}")
     print(f"over           {result.tokens:,} tokens, {result.n_bytes:,} bytes")
     if result.unknown_tokens:
+        print(f"unknown        {result.unknown_tokens:,} tokens that the tokenizer cannot spell")
+    if result.changed_documents:
         print(
-            f"unknown        {result.unknown_tokens:,} tokens the tokenizer cannot spell: "
-            "bits per byte flatter the model by what they hide"
+            f"changed        {result.changed_documents:,} documents do not come back as they were: "
+            "letters or white space"
         )
+    if not result.comparable:
+        print("               what is hidden was not predicted: bits per byte flatter the model")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import textwrap
 from typing import Any
@@ -31,6 +32,6 @@ def say_error(error: PellucidError, *, as_json: bool = False) -> None:
     if as_json:
         print_json({"error": type(error).__name__, "message": str(error)})
     head = "stopped" if isinstance(error, Interrupted) else "error"
-    width = 96
+    width = min(96, shutil.get_terminal_size().columns) if sys.stderr.isatty() else 96
     text = textwrap.fill(f"{head}: {error}", width, break_long_words=False, break_on_hyphens=False)
     print(text, file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from pellucid.errors import TextError
 
 if TYPE_CHECKING:
     from pellucid import config
+    from pellucid.text import Piece, Tokenizer
     from pellucid.text.merges import WordMerges
 
 _KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
@@ -21,6 +22,9 @@ Perplexities of different tokenizers cannot be compared: they are per token, and
 the tokens differ. Bits per byte spread the same loss over the bytes of the
 text, and can be compared. Not where a row is marked: what is unknown or changed
 was not predicted, so that bits per byte flatter the model."""
+_FOREIGN = """
+From a file, trained on another text: the vocabulary was not made for this one,
+and this text may have been in that."""
 
 
 def add_to(verbs: Any) -> None:
@@ -39,6 +43,15 @@ def add_to(verbs: Any) -> None:
     comparing = actions.add_parser("compare", help="several kinds on one text")
     comparing.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
     comparing.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    comparing.add_argument(
+        "--with",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a tokenizer from elsewhere too: tokenizer.json, GPT-2's pair, vocab.txt, or a run; "
+        "may be given again",
+    )
     for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
         add_json(action)
         action.set_defaults(call=call)
@@ -57,6 +70,14 @@ def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     return choices[kind]()
 
 
+def _reader(paths: list[str]) -> Callable[[], Iterator[Piece]]:
+    """Reads the texts from their start, as often as it is called."""
+    from pellucid import text
+
+    piped = text.Piped()
+    return lambda: text.read_pieces(paths, None, text.Tally(), piped)
+
+
 def _train(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
@@ -64,10 +85,10 @@ def _train(arguments: argparse.Namespace) -> None:
     if out.exists():
         raise TextError(f"{out} is there already and is not overwritten: name another with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
-    documents = text.documents_from(arguments.paths)
-    tokenizer = text.assemble_tokenizer(choice, documents)
+    read = _reader(arguments.paths)
+    tokenizer = text.assemble_tokenizer(choice, text.training_texts(read()))
     tokenizer.save(out)
-    facts = asdict(text.measure(tokenizer, documents))
+    facts = asdict(text.measure(tokenizer, read()))
     if arguments.json:
         print_json({"file": str(out), "sha256": tokenizer.sha256, **facts})
         return
@@ -76,7 +97,9 @@ def _train(arguments: argparse.Namespace) -> None:
     if facts["unknown"]:
         print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
     if facts["changed"]:
-        print(f"not given back as they were: {facts['changed']:,} of {len(documents):,} documents")
+        print(
+            f"not given back as they were: {facts['changed']:,} of {facts['documents']:,} documents"
+        )
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -122,35 +145,53 @@ def _print_merges(word: WordMerges) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
-    documents = text.documents_from(arguments.paths)
-    parts = text.split(documents, 0.1)
+    others = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
+    read = _reader(arguments.paths)
+    parts = text.part(read, text.survey(read(), text.Tally(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)
-        tokenizer = text.assemble_tokenizer(choice, parts.train)
-        found = text.measure(tokenizer, parts.held_out)
-        comparable = not (found.unknown or found.changed)
-        rows[kind] = asdict(found) | {"bits_per_byte_comparable": comparable}
+        tokenizer = text.assemble_tokenizer(choice, text.training_texts(parts.train.pieces()))
+        rows[kind] = _row(tokenizer, parts.held_out.pieces(), trained_here=True)
+    for path, tokenizer in others.items():
+        name = f"./{path}" if path in rows else path
+        rows[name] = _row(tokenizer, parts.held_out.pieces(), trained_here=False)
     if arguments.json:
         print_json(rows)
         return
-    n_bytes = sum(len(document.text.encode()) for document in parts.held_out)
+    n_bytes = parts.held_out.n_bytes
     print(f"trained on 90% of the text, measured on the rest: {n_bytes:,} bytes\n")
     print(
         f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
     )
+    labels = {name: f"file {n}" for n, name in enumerate(list(rows)[len(_KINDS) :], 1)}
     for kind, row in rows.items():
         line = (
-            f"{kind:<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
-            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(kind, row)}"
+            f"{labels.get(kind, kind):<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
+            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(row)}"
         )
         print(line.rstrip())
     print(_WHY)
+    if labels:
+        print(_FOREIGN)
+    for name, label in labels.items():
+        print(f"{label}  {name}")
 
 
-def _marks(kind: str, row: dict[str, Any]) -> str:
+def _row(tokenizer: Tokenizer, held_out: Iterable[Piece], *, trained_here: bool) -> Any:
+    from pellucid import text
+
+    found = text.measure(tokenizer, held_out)
+    return asdict(found) | {
+        "lowercased": "".join(tokenizer.words("ABC")) == "abc",
+        "trained_here": trained_here,
+        "bits_per_byte_comparable": not (found.unknown or found.changed),
+    }
+
+
+def _marks(row: dict[str, Any]) -> str:
     marks = ["unknown"] if row["unknown"] else []
-    if kind == "wordpiece":
+    if row["lowercased"]:
         marks.append("lower-cased")
     elif row["changed"] and not row["unknown"]:
         marks.append("changed")

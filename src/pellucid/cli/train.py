@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,9 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "train",
         help="train a model on text",
-        description="Train a model on text files, tables (.jsonl, .csv, .tsv, .parquet; .gz or "
-        ".zst) or folders of them (or - for standard input). Without any, on the documentation in "
-        "Python's standard library.",
+        description="Train a model on text files, tables (.jsonl, .json, .csv, .tsv, .parquet; .gz "
+        "or .zst) or folders of them (or - for standard input). Without any, on the documentation "
+        "in Python's standard library.",
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'
@@ -156,7 +158,6 @@ class _Result:
 
 def _say_what_next(run: Run, result: _Result) -> None:
     from pellucid import runs
-    from pellucid.display import visible
     from pellucid.generation import Sampling
 
     sentence = run.config.training.sentence
@@ -169,7 +170,7 @@ def _say_what_next(run: Run, result: _Result) -> None:
         "",
         f"a sample, at temperature 0.6{held_out}",
         "",
-        *(f"    {visible(line)}" for line in (sentence + sample.text).splitlines()),
+        *(f"    {line}" for line in _lines_of(sentence + sample.text)),
         "",
         "what next",
         f"    pellucid generate {folder} --prompt {shlex.quote(sentence)}",
@@ -185,3 +186,14 @@ def _say_what_next(run: Run, result: _Result) -> None:
             f"the best model is kept: pellucid generate {shlex.quote(result.best)}",
         ]
     print("\n".join(lines))
+
+
+def _lines_of(sample: str) -> list[str]:
+    """The lines of a text, folded between words on a terminal."""
+    from pellucid.display import folded, visible
+
+    lines = [visible(line) for line in sample.splitlines()]
+    if not sys.stdout.isatty():
+        return lines
+    columns = max(shutil.get_terminal_size().columns - 4, 20)
+    return [part for line in lines for part in folded(line, columns) or [""]]

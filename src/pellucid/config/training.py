@@ -202,7 +202,9 @@ class Training:
     `batch_size` counts sequences per update; `accumulation` is into how many equal parts they are
     cut to save memory. `clip_norm` bounds the gradient's norm (left out: no clipping). Intervals
     are in steps. `keep_checkpoints` says how many of the newest stay besides the best one.
-    `sentence` is the fixed prompt whose continuation is shown as the model learns.
+    `sentence` is the fixed prompt whose continuation is shown as the model learns. With
+    `documents_apart` no token sees into another document of its row, and positions count from the
+    beginning of each; otherwise a row is text end to end.
     """
 
     budget: Budget
@@ -218,6 +220,7 @@ class Training:
     checkpoint_every: int
     keep_checkpoints: int
     sentence: str
+    documents_apart: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulation", "log_every", "evaluate_every"):

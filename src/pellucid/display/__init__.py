@@ -1,8 +1,16 @@
 """Events of a run in; a live panel, or plain lines, out. Knows no torch and no model."""
 
-from pellucid.display.choose import display_for
+from pellucid.display.choose import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
-from pellucid.display.plain import PlainLines, visible
+from pellucid.display.plain import PlainLines, folded, visible
 
-__all__ = ["NotebookPanel", "Panel", "PlainLines", "display_for", "visible"]
+__all__ = [
+    "NotebookPanel",
+    "Panel",
+    "PlainLines",
+    "can_redraw",
+    "display_for",
+    "folded",
+    "visible",
+]

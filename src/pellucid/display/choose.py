@@ -5,6 +5,7 @@ Comes in: a stream. Goes out: an observer. It does not know the run.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -20,13 +21,19 @@ def display_for(stream: TextIO | None = None) -> Panel | PlainLines:
 
     rich decides what a terminal can do, and honours NO_COLOR, TERM=dumb, TTY_COMPATIBLE and
     TTY_INTERACTIVE. But what is no terminal never gets a panel: FORCE_COLOR and TTY_COMPATIBLE=1,
-    as CI sets them, ask for colours in a log, and a log cannot move a cursor.
+    as CI sets them, ask for colours in a log, and a log cannot move a cursor. Some of them show a
+    terminal, too, and keep what was written to it as a log: CI=true gets plain lines.
     """
     console = Console(file=stream)
     if stream is None and console.is_jupyter:
         return NotebookPanel()
     out = stream or sys.stdout
+    return Panel(console) if can_redraw(console, out) else PlainLines(out)
+
+
+def can_redraw(console: Console, out: TextIO) -> bool:
+    """Whether what stands on a stream can be written over, and somebody looks at it."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        return False
     is_terminal = out.isatty() and console.is_terminal
-    if is_terminal and console.is_interactive and not console.is_dumb_terminal:
-        return Panel(console)
-    return PlainLines(out)
+    return is_terminal and console.is_interactive and not console.is_dumb_terminal

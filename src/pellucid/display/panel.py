@@ -6,18 +6,22 @@ does not know where the events come from: `pellucid attach` feeds it from a file
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
 from rich.panel import Panel as Frame
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
 from pellucid.display.curve import History, braille
 from pellucid.display.numbers import duration, short, size
-from pellucid.display.plain import lines_of, one_line, visible
+from pellucid.display.plain import folded, lines_of, one_line, visible
 from pellucid.training import events
 
 _WIDTH = 80
@@ -26,6 +30,15 @@ _CURVE_COLUMNS, _CURVE_ROWS = 34, 9
 _NUMBERS_COLUMNS = 36
 #: Two columns of border, two of padding, two between curve and numbers.
 _FRAME_COLUMNS = 6
+#: Where the value of a fact begins, in the lines above the panel.
+_FACT_COLUMNS = 15
+
+
+_FINISHING = "finishing this step, then saving; once more to stop now"
+
+
+def _no() -> bool:
+    return False
 
 
 class Panel:
@@ -36,6 +49,7 @@ class Panel:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
+        self._passing: Live | None = None
         self._drawn = 0.0
         self._losses = History()
         self._before: float | None = None
@@ -46,16 +60,25 @@ class Panel:
         self._first: events.Sampled | None = None
         self._sampled: events.Sampled | None = None
         self._note = ""
+        self._asked = _no
+
+    def heed(self, asked: Callable[[], bool]) -> None:
+        """Let `asked` tell whether the user asked the run to stop, and was answered on stderr."""
+        self._asked = asked
 
     def __call__(self, event: events.Event) -> None:
+        self._take_back()
+        if not (isinstance(event, events.Preparing) and event.fleeting):
+            self._end_passing()
         match event:
             case events.Preparing():
-                self._console.print(Text(lines_of(event)[0], style="dim"))
+                self._prepare(event)
                 return
             case events.Started() | events.Resumed():
                 self._started = event if isinstance(event, events.Started) else self._started
                 for line in lines_of(event):
-                    self._console.print(Text(line), soft_wrap=True)
+                    for part in self._folded(line):
+                        self._console.print(Text(part), soft_wrap=True)
             case events.Interrupted() | events.StoppedNonFinite() | events.Finished():
                 self._note = lines_of(event)[0]
             case events.Logged():
@@ -76,10 +99,28 @@ class Panel:
 
     def close(self) -> None:
         """Leave the last panel standing."""
+        self._end_passing()
         if self._live is not None:
+            self._take_back()
             self._live.update(self._frame(), refresh=True)
             self._live.stop()
             self._live = None
+
+    def _prepare(self, event: events.Preparing) -> None:
+        line = Text(lines_of(event)[0], style="dim")
+        if not (event.fleeting and self._console.is_terminal):
+            self._console.print(line)
+            return
+        if self._passing is None:
+            self._passing = Live(console=self._console, auto_refresh=False, transient=True)
+            self._passing.start()
+        self._passing.update(line, refresh=True)
+
+    def _end_passing(self) -> None:
+        """Take away the line that said how far the work had come."""
+        if self._passing is not None:
+            self._passing.stop()
+            self._passing = None
 
     def _draw(self, *, final: bool) -> None:
         if self._logged is None and self._sampled is None:
@@ -94,7 +135,34 @@ class Panel:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
-        self._live.update(self._frame(), refresh=True)
+        # The cursor waits below the panel: a terminal writes ^C where the cursor is, and at the end
+        # of a full line that would begin a new one, and the next panel stand one line too low.
+        self._live.update(Group(self._frame(), Text("")), refresh=True)
+
+    def _folded(self, line: str) -> list[str]:
+        """A line that fits; what is there to be copied, a command or a path, stays in one piece."""
+        width = self._console.width - _FACT_COLUMNS
+        head, value = line[:_FACT_COLUMNS], line[_FACT_COLUMNS:]
+        to_copy = head.strip() in ("folder", "to resume") or not head.startswith("  ")
+        if to_copy or width < _FACT_COLUMNS:
+            return [line]
+        first, *rest = folded(value, width) or [""]
+        return [head + first, *(" " * _FACT_COLUMNS + more for more in rest)]
+
+    def _take_back(self) -> None:
+        """Once, after the user asked to stop: what was said below the panel goes into the panel.
+
+        The signal's handler wrote a line end, the words and another. Without this, the next panel
+        would be drawn that much too low, over half of this one.
+        """
+        if self._live is None or not self._asked():
+            return
+        self._asked = _no
+        self._note = _FINISHING
+        if sys.stderr.isatty():
+            rows = 1 + math.ceil(len(_FINISHING) / self._console.width)
+            erase, up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, *[erase, up] * rows))
 
     def _frame(self) -> Frame:
         width = min(_WIDTH, self._console.width)

@@ -6,8 +6,12 @@ know where the events come from.
 
 from __future__ import annotations
 
+import io
 import re
 from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
 
 from pellucid.display.numbers import duration, short, size
 from pellucid.training import events
@@ -48,6 +52,12 @@ def visible(text: str) -> str:
 
 def _drawn(code: int) -> str:
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """One line as lines of at most `columns` cells, broken between words where there are words."""
+    lines = Text(text).wrap(Console(width=columns, file=io.StringIO()), columns, overflow="fold")
+    return [line.plain.rstrip() for line in lines]
 
 
 def one_line(text: str) -> str:

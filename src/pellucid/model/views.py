@@ -43,17 +43,16 @@ class View(NamedTuple):
     forwards: bool = False
 
     def within(self, window: int | None, n_queries: int, device: torch.device) -> View:
-        """This view, each query seeing the latest `window` keys at most, itself among them."""
+        """This view, each query seeing keys less than `window` away: itself alone, if that is 1."""
         n_keys = self.start + n_queries
         if window is None or n_keys <= window:
             return self
-        near = distances(self.start, n_queries, device) > -window
+        far = distances(self.start, n_queries, device)
+        near = far.abs() < window
         if self.causal:
-            near &= distances(self.start, n_queries, device) <= 0
+            near &= far <= 0
         elif self.mask is not None:
             near = near & self.mask
-        else:
-            near &= distances(self.start, n_queries, device) < window
         return self._replace(causal=False, mask=near)
 
 

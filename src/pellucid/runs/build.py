@@ -87,6 +87,8 @@ def _seconds_per_step(
     """How long forward and backward of one update take; no weight moves."""
     settings = run.training
     batch = order.batch(0, settings.batch_size)
+    # running statistics of norms move with every pass, and a pass for timing is none
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     seconds = 0.0
     for _ in range(3):  # the first one also warms up
         started = time.perf_counter()
@@ -104,6 +106,9 @@ def _seconds_per_step(
         model.zero_grad()
         if seconds > 10:
             break
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            buffer.copy_(kept[name])
     return seconds
 
 
@@ -113,7 +118,12 @@ def build_order(run: config.Run, text: PreparedText) -> Order:
     Raises:
         TextError: there are fewer tokens than one context.
     """
-    return Order(text.train.tokens, context_length=run.model.context_length, seed=run.seed)
+    return Order(
+        text.train.tokens,
+        context_length=run.model.context_length,
+        seed=run.seed,
+        documents=text.train.starts if run.training.documents_apart else None,
+    )
 
 
 def build_model(run: config.Run) -> tuple[Transformer, Objective]:
@@ -138,7 +148,13 @@ def build_job(
     )
 
     def evaluate() -> tuple[float, float, int]:
-        result = evaluate_tokens(model, held_out, n_bytes=n_bytes, precision=plan.precision)
+        result = evaluate_tokens(
+            model,
+            held_out,
+            n_bytes=n_bytes,
+            precision=plan.precision,
+            documents=text.held_out.starts if run.training.documents_apart else None,
+        )
         return result.loss_nats, result.bits_per_byte, result.tokens
 
     return Job(

@@ -7,8 +7,9 @@ byte. It does not know training.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from pellucid.model import Transformer
 from pellucid.objectives import linear_cross_entropy
 from pellucid.runs.load import Run
-from pellucid.text import Tokenizer, documents_from, windows
+from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
 
 
@@ -27,13 +28,15 @@ class Evaluation:
     """The loss over a text: every token after the first is predicted once.
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
-    little; a longer context can only do better.
+    little; a longer context can only do better. `changed_documents` counts those that do not come
+    back from their tokens as they were: lower-cased, or with other white space.
     """
 
     loss_nats: float
     tokens: int
     n_bytes: int
     unknown_tokens: int
+    changed_documents: int = 0
 
     @property
     def perplexity(self) -> float:
@@ -42,8 +45,13 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """All bits over all bytes: comparable across tokenizers, where no token is unknown."""
+        """All bits over all bytes: comparable across tokenizers, where `comparable` says so."""
         return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all of the text was predicted: no token is unknown, and no document changed."""
+        return not (self.unknown_tokens or self.changed_documents)
 
 
 def evaluate_tokens(
@@ -54,15 +62,25 @@ def evaluate_tokens(
     unknown_id: int | None = None,
     precision: Precision = "float32",
     batch_size: int = 16,
+    documents: npt.NDArray[Any] | None = None,
 ) -> Evaluation:
-    """The loss of `model` over tokens end to end."""
+    """The loss of `model` over tokens end to end.
+
+    With `documents`, the places at which they begin, none is seen from another.
+    """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
-    for batch in windows(tokens, context_length=model.context_length, batch_size=batch_size):
+    cut = windows(
+        tokens,
+        context_length=model.context_length,
+        batch_size=batch_size,
+        documents=documents,
+    )
+    for batch in cut:
         here = to_device(batch, device)
         with torch.no_grad(), autocast(device, precision):
             result = linear_cross_entropy(
-                model.hidden_states(here.ids).flatten(0, 1),
+                model.hidden_states(here.ids, documents=here.documents).flatten(0, 1),
                 model.head_weight,
                 here.targets.flatten(),
                 divisor=1.0,
@@ -74,8 +92,15 @@ def evaluate_tokens(
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
     n = len(tokens) - 1
-    unknown = 0 if unknown_id is None else int(np.count_nonzero(tokens == unknown_id))
-    return Evaluation(float(total) / n, n, n_bytes, unknown)
+    return Evaluation(float(total) / n, n, n_bytes, _count(tokens, unknown_id))
+
+
+def _count(tokens: npt.NDArray[Any], token_id: int | None) -> int:
+    """How often a token occurs, a few megabytes at a time."""
+    if token_id is None:
+        return 0
+    blocks = range(0, len(tokens), 2**20)
+    return sum(int(np.count_nonzero(tokens[i : i + 2**20] == token_id)) for i in blocks)
 
 
 def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Evaluation:
@@ -86,11 +111,25 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
     Raises:
         TextError: a path holds no readable text.
     """
-    documents = documents_from(paths, field)
-    parts = [run.tokenizer.encode_document(document.text) for document in documents]
-    tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
-    n_bytes = sum(len(document.text.encode()) for document in documents)
-    return evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
+    tokenizer = run.tokenizer
+    pieces = read_pieces(paths, field, Tally(), Piped())
+    counts, starts = Counts(), list[int]()
+    with tempfile.TemporaryFile() as file:  # the text may be larger than memory
+        for each in encoded(pieces, tokenizer):
+            if each.first:
+                starts.append(counts.n_tokens)
+            file.write(each.ids.tobytes())
+            counts.add(each, tokenizer.unknown_id)
+        file.flush()
+        tokens = np.memmap(file, dtype=id_type(tokenizer), mode="r")
+        found = evaluate_tokens(
+            run.model,
+            tokens,
+            n_bytes=counts.n_bytes,
+            unknown_id=tokenizer.unknown_id,
+            documents=np.asarray(starts) if run.config.training.documents_apart else None,
+        )
+    return replace(found, changed_documents=counts.changed)
 
 
 def prefix(

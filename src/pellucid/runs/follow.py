@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from pellucid import config
-from pellucid.display import display_for
+from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
@@ -30,6 +30,8 @@ def follow(
     with recorder(folder.metrics) as record, interrupts or Interrupts() as asked:
         every = [record, *observers]
         for observer in every:
+            if isinstance(observer, Panel):
+                observer.heed(lambda: asked.asked)
             observer(first)
         run_loop(job, progress, every, asked)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.errors import TextError
@@ -28,11 +29,21 @@ class Order:
     so that windows are cut at other places; the last window's targets that others already cover are
     ignored.
 
+    With `documents`, the sorted places at which documents begin, batches number the document of
+    each token.
+
     Raises:
         TextError: there are fewer tokens than one context.
     """
 
-    def __init__(self, tokens: npt.NDArray[Any], *, context_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        tokens: npt.NDArray[Any],
+        *,
+        context_length: int,
+        seed: int,
+        documents: npt.NDArray[Any] | None = None,
+    ) -> None:
         if len(tokens) < context_length:
             raise TextError(
                 f"the training text has {len(tokens):,} tokens, fewer than one context of "
@@ -42,13 +53,14 @@ class Order:
         self._tokens = tokens
         self._context_length = context_length
         self._seed = seed
+        self._documents = documents
         self.windows_per_epoch = -(-len(tokens) // context_length)
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
     def batch(self, position: int, n_windows: int) -> TokenBatch:
         """The windows from `position` on, counted over all epochs."""
         n, length = len(self._tokens), self._context_length
-        epochs, places = np.divmod(
+        epochs, windows_in = np.divmod(
             np.arange(position, position + n_windows), self.windows_per_epoch
         )
         starts = np.empty(n_windows, dtype=np.int64)
@@ -56,16 +68,18 @@ class Order:
         for epoch in np.unique(epochs):
             here = epochs == epoch
             phase, windows = self._epoch(int(epoch))
-            chosen = windows[places[here]]
+            chosen = windows[windows_in[here]]
             starts[here] = phase + chosen * length
             last[here] = np.minimum(length, n - chosen * length)
         columns = np.arange(length + 1)
-        ring = self._tokens[(starts[:, None] + columns) % n].astype(np.int64)
+        places = (starts[:, None] + columns) % n
+        ring = self._tokens[places].astype(np.int64)
         targets = np.where(columns[:-1] < last[:, None], ring[:, 1:], IGNORED)
         return TokenBatch(
             ids=from_numpy(ring[:, :-1].copy()),
             targets=from_numpy(targets),
             n_supervised=int(last.sum()),
+            documents=_numbered(places[:, :-1], self._documents),
         )
 
     def _shuffled(self, epoch: int) -> tuple[int, Indices]:
@@ -74,10 +88,24 @@ class Order:
         return phase, random.permutation(self.windows_per_epoch)
 
 
+def _numbered(places: Indices, documents: npt.NDArray[Any] | None) -> Tensor | None:
+    """The number of the document of the token at each place."""
+    if documents is None:
+        return None
+    return from_numpy(np.searchsorted(documents, places, side="right").astype(np.int64))
+
+
 def windows(
-    tokens: npt.NDArray[Any], *, context_length: int, batch_size: int
+    tokens: npt.NDArray[Any],
+    *,
+    context_length: int,
+    batch_size: int,
+    documents: npt.NDArray[Any] | None = None,
 ) -> Iterator[TokenBatch]:
-    """Every token after the first as a target exactly once, in order: for evaluation."""
+    """Every token after the first as a target exactly once, in order: for evaluation.
+
+    `documents`: as in `Order`.
+    """
     n = len(tokens) - 1
     for first in range(0, n, batch_size * context_length):
         starts = np.arange(first, min(n, first + batch_size * context_length), context_length)
@@ -89,4 +117,5 @@ def windows(
             ids=from_numpy(ids),
             targets=from_numpy(targets),
             n_supervised=int((index < n).sum()),
+            documents=_numbered(np.minimum(index, n), documents),
         )

@@ -8,14 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from pellucid.errors import TextError
+
+Ids = npt.NDArray[np.uint32]
 
 BEGIN = "<|begin_of_text|>"
 END = "<|end_of_text|>"
@@ -28,6 +32,7 @@ _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
 _BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
     chr(256 + place): byte for place, byte in enumerate(_OTHERS)
 }
+_SYMBOL_OF = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 #: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
 _ENDS = (
     (BEGIN, END),
@@ -35,6 +40,15 @@ _ENDS = (
     ("[CLS]", "[SEP]"),
     ("<s>", "</s>"),
     ("<bos>", "<eos>"),
+)
+#: Stretches of a text, each of which begins with white space behind a letter or a digit.
+_AT_BLANKS = (
+    "One line",
+    " of text",
+    "\nand (another) 1",
+    " 2 of it",
+    "\n\n  after those",
+    "\t\u00e4",
 )
 
 
@@ -60,6 +74,7 @@ class Tokenizer:
         self._special = {i for i, t in inner.get_added_tokens_decoder().items() if t.special}
         # a vocabulary with gaps needs a row for its highest id
         self._vocab_size = max(inner.get_vocab().values()) + 1
+        self._id_of_byte = self._byte_table()
 
     @property
     def vocab_size(self) -> int:
@@ -87,6 +102,37 @@ class Tokenizer:
         """The ids of a text, without begin or end."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
+    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of several texts, each as `encode` gives them, on all processors."""
+        if self._id_of_byte is not None:  # a hundred times as fast as the library
+            table = self._id_of_byte
+            return [table[np.frombuffer(text.encode(), dtype=np.uint8)] for text in texts]
+        found = cast("Any", self._inner).encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(each.ids, dtype=np.uint32) for each in found]
+
+    @property
+    def ends_at_blanks(self) -> bool:
+        """Whether no token reaches from a letter or digit into the white space behind it, so that a
+        text that is cut there is encoded as the whole is.
+
+        So it is where the cut into words is made there, or where nothing is merged.
+        """
+        model = json.loads(self.to_json())["model"]
+        if model["type"] == "BPE" and not model["merges"] and self._inner.normalizer is None:
+            return True
+        return all(
+            self.words(left + right) == self.words(left) + self.words(right)
+            for left, right in pairwise(_AT_BLANKS)
+        )
+
+    def _byte_table(self) -> Ids | None:
+        """The id of each byte, where each byte is a token and none are merged."""
+        ids = [self._inner.token_to_id(symbol) for symbol in _SYMBOL_OF]
+        plain = self._inner.get_vocab_size() - len(self._special) == len(ids)
+        if not plain or None in ids or not self.exact or self.merges():
+            return None
+        return np.array(ids, dtype=np.uint32)
+
     def encode_prompt(self, text: str, *, called: str = "prompt") -> list[int]:
         """The ids of a text that goes on: begin, its tokens, and no end.
 
@@ -107,9 +153,12 @@ class Tokenizer:
 
         Where one token is both, it stands once, before the text: the next text's ends this one.
         """
-        if self.begin_id == self.end_id:
-            return [self.begin_id, *self.encode(text)]
-        return [self.begin_id, *self.encode(text), self.end_id]
+        return [self.begin_id, *self.encode(text), *self.closing]
+
+    @property
+    def closing(self) -> list[int]:
+        """What stands behind a whole text: its end, unless the same token begins the next one."""
+        return [] if self.begin_id == self.end_id else [self.end_id]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special tokens have none."""
@@ -210,8 +259,11 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def train_characters(texts: Iterable[str]) -> Tokenizer:
     """One token per character that occurs in `texts`; any other becomes the unknown token."""
-    characters = sorted({character for text in texts for character in text})
-    vocabulary = {token: index for index, token in enumerate((BEGIN, END, UNKNOWN, *characters))}
+    found: set[str] = set()
+    for text in texts:
+        found.update(text)
+    tokens = (BEGIN, END, UNKNOWN, *sorted(found))
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     # The library's WordLevel would need a pre-tokenizer call per character; a BPE without merges
     # is the same thing, and falls back to the unknown token character by character.
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
@@ -233,10 +285,3 @@ def _ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
 def _with_special(inner: tokenizers.Tokenizer, *tokens: str) -> tokenizers.Tokenizer:
     cast("Any", inner).add_special_tokens(list(tokens))
     return inner
-
-
-def unknown_share(tokenizer: Tokenizer, ids: npt.NDArray[Any]) -> float:
-    """Which share of `ids` the tokenizer could not spell."""
-    if tokenizer.unknown_id is None or ids.size == 0:
-        return 0.0
-    return float((ids == tokenizer.unknown_id).mean())

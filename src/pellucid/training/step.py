@@ -37,22 +37,32 @@ def split_batch(batch: TokenBatch, parts: int) -> Iterator[TokenBatch]:
     if parts == 1:
         yield batch
         return
-    for ids, targets in zip(batch.ids.chunk(parts), batch.targets.chunk(parts), strict=True):
-        n_supervised = int((targets != IGNORED).sum())
-        yield TokenBatch(ids=ids, targets=targets, n_supervised=n_supervised)
+    rows = batch.ids.shape[0] // parts
+    for start in range(0, rows * parts, rows):
+        part = slice(start, start + rows)
+        targets = batch.targets[part]
+        yield TokenBatch(
+            ids=batch.ids[part],
+            targets=targets,
+            n_supervised=int((targets != IGNORED).sum()),
+            documents=None if batch.documents is None else batch.documents[part],
+        )
 
 
 def to_device(batch: TokenBatch, device: torch.device) -> TokenBatch:
     """The batch on `device`; pinned first where that lets the copy overlap with computing."""
     if device.type == "cpu":
         return batch
-    ids, targets = batch.ids, batch.targets
-    if device.type == "cuda":
-        ids, targets = ids.pin_memory(), targets.pin_memory()
+
+    def moved(tensor: Tensor) -> Tensor:
+        tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+        return tensor.to(device, non_blocking=True)
+
     return TokenBatch(
-        ids=ids.to(device, non_blocking=True),
-        targets=targets.to(device, non_blocking=True),
+        ids=moved(batch.ids),
+        targets=moved(batch.targets),
         n_supervised=batch.n_supervised,
+        documents=None if batch.documents is None else moved(batch.documents),
     )
 
 

@@ -1,0 +1,15 @@
+"""Public datasets by name, brought to disk when asked for. The one room that opens a connection."""
+
+from pellucid.datasets.download import Fetched, fetch, whole
+from pellucid.datasets.table import DATASETS, Dataset, Part, address_of, find
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Fetched",
+    "Part",
+    "address_of",
+    "fetch",
+    "find",
+    "whole",
+]

@@ -1,0 +1,240 @@
+"""`pellucid data list` and `get`: all is said before, asked where it is much, JSON where asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pellucid.cli import datasets as verb
+from pellucid.cli import main
+from pellucid.datasets import DATASETS, Dataset, Part
+from support.server import Server, serving
+from support.tiny import TEXT, TINY
+
+CONTENT = (TEXT * 40).encode()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A server, and the dataset `tiny` on it; the folder the command runs in is an empty one."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("PELLUCID_MIRROR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    put(monkeypatch)
+    with serving(Server(CONTENT)) as one:
+        yield one
+
+
+def put(monkeypatch: pytest.MonkeyPatch, n_bytes: int | None = len(CONTENT)) -> None:
+    tiny = Dataset(
+        what="a fox and a cat",
+        licence="public domain",
+        base="https://example.org/deep",
+        parts=(Part(name="fox.txt", n_bytes=n_bytes, sha256=SHA256 if n_bytes else None),),
+        train="fox.txt",
+    )
+    monkeypatch.setitem(DATASETS, "tiny", tiny)  # type: ignore[arg-type]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["data", *words])
+    out, err = capsys.readouterr()
+    return code, out, " ".join(err.split())
+
+
+def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
+    there: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    assert code == 0
+    assert Path("data/tiny/fox.txt").read_bytes() == CONTENT
+    lines = out.splitlines()
+    assert lines[:6] == [
+        "tiny: a fox and a cat",
+        "licence  public domain",
+        f"from     {there.url}/deep/fox.txt",
+        "to       data/tiny/fox.txt",
+        f"size     {len(CONTENT):,} bytes ({len(CONTENT) / 1000:.1f} kB)",
+        f"sha256   {SHA256}",
+    ]
+    assert "data/tiny/fox.txt is there: its SHA-256 is the published one" in lines
+    assert lines[-1] == "    pellucid train data/tiny/fox.txt"
+    assert "\x1b" not in out
+    assert "\r" not in out
+    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    assert code == 0
+    assert "data/tiny/fox.txt is there already and whole" in out
+    assert len(there.asked) == 1
+
+
+def test_the_command_that_is_said_afterwards_trains(
+    there: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--to", "a b")
+    words = shlex.split(out.splitlines()[-1])
+    assert words == ["pellucid", "train", "a b/fox.txt"]
+    settings = [f"--set={each}" for each in TINY]
+    assert main([*words[1:], "--steps=1", "--out=run", "--json", *settings]) == 0
+
+
+def test_a_table_is_trained_on_with_its_field(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: Server
+) -> None:
+    part = Part(name="t.parquet", n_bytes=len(CONTENT), sha256=SHA256)
+    table = Dataset(
+        what="a table",
+        licence="none",
+        base="https://example.org",
+        parts=(part,),
+        train="t.parquet",
+        field="text",
+    )
+    monkeypatch.setitem(DATASETS, "table", table)  # type: ignore[arg-type]
+    monkeypatch.setattr(verb, "find_spec", lambda name: None)
+    _, out, _ = run(capsys, "get", "table", "--from", there.url)
+    assert "    pellucid train data/table/t.parquet --field text\n" in out
+    assert "pip install '.[parquet]'" in out
+
+
+def test_json_holds_what_came(
+    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PELLUCID_MIRROR", there.url)
+    code, out, err = run(capsys, "get", "tiny", "--json")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert said["train"] == "pellucid train data/tiny/fox.txt"
+    assert said["files"] == [
+        {
+            "path": str(Path("data/tiny/fox.txt")),
+            "n_bytes": len(CONTENT),
+            "sha256": SHA256,
+            "checked": "published",
+            "was_there": False,
+        }
+    ]
+
+
+def test_a_download_says_how_far_it_is_in_plain_lines(
+    there: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.cuts = [len(CONTENT) // 2]
+    code, out, err = run(capsys, "get", "tiny", "--from", there.url)
+    assert code == 2
+    assert "the connection broke after" in err
+    code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
+    assert code == 0
+    assert "fox.txt: going on after" in out
+    assert "100%" in out
+
+
+def test_a_missing_checksum_is_said_in_plain_words(
+    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(monkeypatch, n_bytes=None)
+    code, out, err = run(capsys, "get", "tiny", "--from", there.url)
+    assert code == 2  # nobody knows how large it is, and nobody is there to ask
+    assert "an unknown number of bytes" in err
+    assert "--yes" in err
+    code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--yes")
+    assert code == 0
+    assert "sha256   none is known for this file" in out
+    assert f"nobody gives a checksum to compare; counted: {SHA256}" in out
+    assert SHA256 in Path("data/tiny/fox.txt.sha256").read_text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("y", 0), ("YES ", 0), ("", 130), ("n", 130), (None, 130)]
+)
+def test_much_is_asked_for_on_a_terminal(
+    answer: str | None,
+    code: int,
+    there: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def reply(question: str) -> str:
+        assert question == f"download {len(CONTENT) / 1000:.1f} kB? [y/N] "
+        if answer is None:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr(verb, "_MUCH", 100)
+    monkeypatch.setattr("builtins.input", reply)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run(capsys, "get", "tiny", "--from", there.url)[0] == code
+    assert Path("data").exists() is (code == 0)
+
+
+def test_much_is_refused_where_nobody_can_be_asked(
+    there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "_MUCH", 100)
+    code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--json")
+    assert code == 2
+    assert "pass --yes" in json.loads(out)["message"]
+    assert there.asked == []
+    assert run(capsys, "get", "tiny", "--from", there.url, "--json", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "tinny"), ("get", "tiny", "--from", "example.org"), ("get", "tiny")]
+)
+def test_bad_words_are_refused_and_nothing_is_made(
+    words: tuple[str, ...],
+    there: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PELLUCID_MIRROR", "http://127.0.0.1:9")
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert not Path("data").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a child")
+def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
+    there.content = CONTENT * 40
+    there.cuts, there.hang = [600_000], threading.Event()
+    words = (
+        "import sys; from pellucid.cli import main; from pellucid.datasets import *\n"
+        "DATASETS['tiny'] = Dataset(what='x', licence='x', base='https://example.org', train='a',"
+        " parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
+        "sys.exit(main(['data', 'get', 'tiny', '--from', sys.argv[1]]))"
+    )
+    size = str(len(there.content))
+    child = subprocess.Popen(
+        [sys.executable, "-c", words, there.url, size], stderr=subprocess.PIPE, text=True
+    )
+    partial = tmp_path / "data" / "tiny" / "a.partial"
+    until = time.monotonic() + 30
+    while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < until:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate()
+    assert child.returncode == 130
+    assert "what has come is kept, the same command goes on" in " ".join(err.split())
+    assert partial.stat().st_size > 0
+
+
+def test_the_list_fits_and_names_every_dataset(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    assert all(name in out for name in DATASETS)
+    assert max(map(len, out.splitlines())) <= 80
+    _, out, _ = run(capsys, "list", "--json")
+    assert json.loads(out)["wikitext-2"]["parts"][1]["n_bytes"] == 1_121_681
