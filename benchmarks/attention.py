@@ -10,19 +10,21 @@ process of its own, tokens per second and peak memory of a training step against
 
 Comes in: nothing; `--seeds`, `--recall-steps` and the like change the amounts. Goes out: a dated
 JSON file under benchmarks/results/, plots under docs/attention/, and the tables of
-docs/attention.md. The second form draws the page again from results that are there.
+docs/attention.md. What was measured is kept in `--keep` as it comes, and a second call with the
+same amounts goes on from there. The second form draws the page again from results that are there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +34,20 @@ from benchmarks.shakespeare import machine, say
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "attention.md"
-#: What a machine that is not quiet may not hide: the load before and after each measurement.
-Load = tuple[float, float, float]
+#: So that workers end at about the same time.
+SLOWEST_FIRST = ("memory", "frozen", "linear", "window", "softmax")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--recall-steps", type=int, default=300)
-    parser.add_argument("--language-steps", type=int, default=200)
+    parser.add_argument("--recall-steps", type=int, default=600)
+    parser.add_argument("--language-steps", type=int, default=300)
     parser.add_argument("--lengths", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096])
     parser.add_argument("--tokens", type=int, default=8192, help="of a timed training step")
     parser.add_argument("--repetitions", type=int, default=3, help="of a timed training step")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="that train at the same time")
+    parser.add_argument("--keep", type=Path, help="a folder for what was measured so far")
     parser.add_argument("--page", type=Path, help="draw the page again from these results")
     arguments = parser.parse_args()
     if arguments.page is not None:
@@ -60,34 +63,44 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything, one after the other: timing last, when nothing else of ours runs."""
-    seeds, threads = arguments.seeds, arguments.threads
+    """Losses and recall, which do not depend on the machine; then times, one after the other."""
+    seeds = arguments.seeds
+    once = partial(run_once, arguments.keep)
     results: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": machine() | {"threads": threads, "system": platform.system()},
-        "arguments": {k: v for k, v in vars(arguments).items() if k != "page"},
+        "machine": machine() | {"system": platform.system()},
+        "arguments": {k: v for k, v in vars(arguments).items() if k not in ("page", "keep")},
         "recall": {},
         "language": {},
         "steps": [],
     }
-    for task, steps in (
-        ("recall", arguments.recall_steps),
-        ("language", arguments.language_steps),
-    ):
-        for kind in KINDS:
-            results[task][kind] = run(
-                {"task": task, "kind": kind, "seeds": seeds, "steps": steps, "threads": threads}
-            )
+    amounts = {"recall": arguments.recall_steps, "language": arguments.language_steps}
+    trained = [
+        {"task": task, "kind": kind, "seeds": seeds, "steps": steps}
+        for task, steps in amounts.items()
+        for kind in sorted(KINDS, key=SLOWEST_FIRST.index)
+    ]
+    with ThreadPoolExecutor(arguments.workers) as pool:
+        for task, result in zip(trained, pool.map(once, trained), strict=True):
+            results[task["task"]][task["kind"]] = result
     for length in arguments.lengths:
         for kind in KINDS:
-            wanted = {"task": "step", "kind": kind, "length": length, "threads": threads}
+            wanted = {"task": "step", "kind": kind, "length": length}
             wanted |= {"tokens": arguments.tokens, "repetitions": arguments.repetitions}
-            before = os.getloadavg()[0]
-            result = run(wanted)
-            results["steps"].append(
-                {"kind": kind, "length": length, "load_before": before, **result}
-            )
+            results["steps"].append({"kind": kind, "length": length, **once(wanted)})
     return results
+
+
+def run_once(keep: Path | None, task: dict[str, Any]) -> Any:
+    """What was measured, or what a call before this one kept of the same."""
+    if keep is None:
+        return run(task)
+    file = keep / ("-".join(re.findall(r"\w+", "-".join(map(str, task.values())))) + ".json")
+    if not file.exists():
+        result = run(task)
+        keep.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(result), encoding="utf-8")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def run(task: dict[str, Any]) -> Any:

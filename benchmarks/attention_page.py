@@ -140,7 +140,7 @@ def machine_line(results: dict[str, Any]) -> str:
     loads = [row["load_before"] for row in results["steps"]]
     return (
         f"{results['date']}: {machine['cores']} cores ({machine['capability']}), "
-        f"{machine['threads']} thread used, torch {machine['torch']}, Python {machine['python']}. "
+        f"one thread, torch {machine['torch']}, Python {machine['python']}. "
         f"Load average before the timed steps: {min(loads):.1f} to {max(loads):.1f} (below 1 is "
         f"quiet). Seeds {', '.join(str(seed) for seed in given['seeds'])}; "
         f"{given['recall_steps']} updates for recall, {given['language_steps']} for text; "

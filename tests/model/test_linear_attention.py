@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.errors import PellucidError
+from pellucid.errors import ConfigError, PellucidError
 from pellucid.maths import elu_features, linear_attention, linear_attention_step, rotary_frequencies
 from pellucid.model import KeyValueCache, LinearAttention, NoCache, NoPositions, Rotary, View, look
 from pellucid.model.linear_attention import EPS
@@ -195,11 +197,29 @@ def test_sums_are_wide_under_autocast() -> None:
 def test_an_encoder_of_linear_attention_can_be_assembled() -> None:
     kind = config.LinearAttention(n_heads=2, d_head=4, qkv_bias=False, out_bias=False, chunk=4)
     decoder = with_stack(attention=kind)
-    from dataclasses import replace
-
     model = build(replace(decoder, encoder=decoder.decoder, decoder=None, head=config.NoHead()))
     ids = random_ids(1, 6)
     changed = ids.clone()
     changed[:, -1] += 1
     before, after = model.hidden_states(ids), model.hidden_states(changed)
     assert (before[:, 0] - after[:, 0]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        config.ALiBi(),
+        config.BucketedBias(n_buckets=8, max_distance=12),
+        config.ShawRelative(max_distance=3, values=False),
+    ],
+)
+def test_positions_that_act_on_scores_are_refused_where_no_layer_has_any(
+    positions: config.Positions,
+) -> None:
+    kind = config.LinearAttention(n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=4)
+    with pytest.raises(ConfigError, match=f"positions must not be {type(positions).__name__}"):
+        with_stack(positions=positions, attention=kind)
+    beside = config.Alternating(layers=(kind, VARIANTS["alibi"].decoder.attention))
+    assert (
+        build(with_stack(positions=positions, attention=beside))(random_ids(1, 5)).isfinite().all()
+    )
