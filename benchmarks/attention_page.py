@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.attention_tasks import KINDS
-from benchmarks.plots import Series, linear, logarithmic, plot
+from benchmarks.plots import Series, from_zero, linear, logarithmic, plot
 
 NAMES = {
     "softmax": "softmax",
@@ -38,7 +38,13 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
         )
     }
     for name, title, up, key, factor in (
-        ("speed", "Speed of a training step", "tokens per second", "tokens_per_second", 1.0),
+        (
+            "speed",
+            "Speed of a training step",
+            "tokens per second of processor",
+            "tokens_per_second",
+            1.0,
+        ),
         ("peak", "Memory of a training step", "MB above the start", "peak_bytes_above_start", 1e-6),
         ("state", "What generation carries on", "kB for one text", "state_bytes", 1e-3),
     ):
@@ -51,7 +57,7 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
             up,
             series,
             x=logarithmic(lengths, LENGTHS),
-            y=logarithmic(values, POWERS),
+            y=from_zero(values) if name == "peak" else logarithmic(values, POWERS),
         )
     return drawn
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
+from pellucid.report.axes import axis_for
+
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 150, 40, 50
 COLOURS = ("#1766a6", "#b4470b", "#2b7a3d", "#8a2f8f", "#5b5d66")
@@ -139,6 +141,12 @@ def linear(values: Iterable[float], ticks: tuple[float, ...]) -> Scale:
     """A scale from the first tick to the last one, which hold all values."""
     assert all(ticks[0] <= value <= ticks[-1] for value in values)
     return Scale(ticks[0], ticks[-1], ticks, logarithmic=False)
+
+
+def from_zero(values: Iterable[float]) -> Scale:
+    """A scale from zero over all values, with ticks at round numbers."""
+    axis = axis_for(values, from_zero=True)
+    return Scale(axis.low, axis.high, axis.ticks, logarithmic=False)
 
 
 def logarithmic(values: Iterable[float], ticks: tuple[float, ...]) -> Scale:

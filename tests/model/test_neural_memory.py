@@ -314,7 +314,7 @@ def test_recall_beyond_the_window_beats_the_same_layer_frozen() -> None:
             block.attention.frozen = True
         told_not_to = share_right(learning)
         print(f"seed {seed}: {recalled:.3f}, trained frozen {without:.3f}, {told_not_to:.3f}")
-        assert recalled > 0.6
+        assert recalled > 0.5
         # one of eight values is right by chance
         assert without < 0.25
         assert told_not_to < 0.25
