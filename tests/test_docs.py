@@ -16,7 +16,7 @@ import torch
 
 import pellucid.config
 from pellucid import errors
-from pellucid.cli.main import parser
+from pellucid.cli.main import main, parser
 from pellucid.config import parse_toml, run_from_table
 from pellucid.counting import parameter_count
 from pellucid.model import assemble
@@ -211,6 +211,14 @@ def test_the_folder_on_the_architecture_page_is_that_of_a_run(trained: Path) -> 
     assert there - told == set()
     # what a healthy run that is over does not have
     assert {"non-finite/step-N", ".lock-owner.json"} <= told - there
+
+
+def test_the_drawing_on_its_page_is_the_one_of_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """To write it anew: `pellucid draw gpt2`."""
+    assert main(["draw", "gpt2"]) == 0
+    assert capsys.readouterr().out in fenced(DOCS / "drawing.md", "text")
 
 
 def exit_codes() -> list[list[str]]:

@@ -408,6 +408,72 @@ def test_what_the_next_token_does_not_train_is_refused_by_train(
     assert not (tmp_path / "run").exists()
 
 
+# -- draw
+
+
+def test_drawing_is_the_same_of_a_preset_of_a_config_and_of_its_settings(
+    out: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('base = "gpt2"\n[model.decoder]\nn_layers = 3\n', encoding="utf-8")
+    plain = out("draw", "gpt2")
+    assert plain.startswith("gpt2: a decoder of 12 layers")
+    assert out("draw", "--config", file, "--set", "model.decoder.n_layers=12") == plain.replace(
+        "gpt2: ", "mine: "
+    )
+    assert out("draw", "--config", file).startswith("mine: a decoder of 3 layers")
+    assert out("draw", "gpt2", "--set", "model.decoder.n_layers=3").startswith(
+        "gpt2: a decoder of 3 layers"
+    )
+
+
+def test_a_run_is_drawn_as_it_was_built(out: Any, found: Any, trained: Path) -> None:
+    model = pellucid.load(trained).model
+    drawn = found("draw", trained)
+    assert drawn["name"] == trained.name
+    assert drawn["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert drawn["parameters"] == sum(
+        part["parameters_each"] * part["times"] for part in drawn["parts"]
+    )
+    assert out("draw", trained).startswith(f"{trained.name}: {drawn['says']}")
+
+
+def test_an_svg_is_written_where_it_was_asked_for(out: Any, found: Any, tmp_path: Path) -> None:
+    file = tmp_path / "gpt2.svg"
+    said = out("draw", "gpt2", "--svg", file)
+    assert said == (
+        f"{file}: gpt2, a decoder of 12 layers, d_model 768, context 1,024: 124,439,808 "
+        "parameters\n"
+    )
+    written = file.read_text("utf-8")
+    assert written.startswith("<svg ")
+    assert found("draw", "gpt2", "--svg", file)["file"] == str(file)
+    assert file.read_text("utf-8") == written
+
+
+@pytest.mark.parametrize(("encoding", "boxed"), [("utf-8", True), ("ascii", False)])
+def test_a_terminal_gets_the_boxes_that_it_can_spell(encoding: str, boxed: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pellucid", "draw", "gpt2"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "FORCE_COLOR": "1"},
+        check=True,
+    )
+    text = done.stdout.decode("utf-8")
+    assert "\x1b" not in text
+    assert "?" not in text
+    assert ("┌" in text) is boxed
+    assert ("+--" in text) is not boxed
+
+
+def test_drawing_a_preset_loads_no_torch() -> None:
+    script = (
+        "import sys; from pellucid.cli import main; main(['draw', 'gpt2', '--json']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+
+
 # -- attach and verify-resume
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    draw,
     evaluate,
     explain,
     generate,
@@ -41,6 +42,7 @@ _VERBS = (
     data,
     tokenizer,
     presets,
+    draw,
     attach,
     report,
     verify_resume,

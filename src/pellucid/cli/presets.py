@@ -6,7 +6,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
@@ -100,10 +100,7 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 
 def _count(arguments: argparse.Namespace) -> None:
-    run = run_from_table({"base": arguments.name}, find, arguments.set)
-    if run.model.vocab_size is None and isinstance(run.text.tokenizer, BytePairs):
-        rows = run.text.tokenizer.vocab_size
-        run = run_from_table(encode(run), find, [f"model.vocab_size={rows}"])
+    run = with_vocabulary(run_from_table({"base": arguments.name}, find, arguments.set))
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
     flops = flops_per_token(run.model)
@@ -138,6 +135,14 @@ def _count(arguments: argparse.Namespace) -> None:
     _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
     print()
     _print_growth(grows)
+
+
+def with_vocabulary(run: Run) -> Run:
+    """The run with the vocabulary that its tokenizer will have, where that says how large."""
+    if run.model.vocab_size is not None or not isinstance(run.text.tokenizer, BytePairs):
+        return run
+    rows = run.text.tokenizer.vocab_size
+    return replace(run, model=replace(run.model, vocab_size=rows))
 
 
 def _print_growth(grows: Sequence[GrowthRow]) -> None:

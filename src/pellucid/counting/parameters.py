@@ -125,12 +125,12 @@ def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
         case Learned():
             return [_embedding(f"{prefix}position embedding", "context_length d_model", known)]
         case BucketedBias(n_buckets=n):
-            part = Part("n_buckets h", "0")
-            return [_one(f"{prefix}position bias", part, known | {"n_buckets": n})]
+            known |= {"n_buckets": n}
+            return [_embedding(f"{prefix}position bias", "n_buckets h", known)]
         case ShawRelative(max_distance=furthest, values=values):
-            part = Part(f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}", "0")
+            formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
             known |= {"max_distance": furthest}
-            return [_one(f"{prefix}relative positions", part, known)]
+            return [_embedding(f"{prefix}relative positions", formula, known)]
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             return []
         case _:

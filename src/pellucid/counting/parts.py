@@ -126,5 +126,5 @@ def transform_part(transform: HeadTransform) -> Part:
 def _reparametrised(part: Part, stack: Stack, rows: str) -> Part:
     """WeightNorm adds one length for each row of each matrix; SpectralNorm adds no parameters."""
     if isinstance(stack.reparametrisation, WeightNorm):
-        return Part(total(part.matrices, rows), part.vectors)
+        return Part(part.matrices, total(part.vectors, rows))
     return part
