@@ -115,6 +115,20 @@ def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_a_directory_is_drawn_as_the_run_made_of_it(
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "one", family)
+    assert main(["import", str(tmp_path / "one"), str(tmp_path / "runs" / "one")]) == 0
+    use = "embed" if family == "bert" else "generate"
+    assert f"use it: pellucid {use} " in capsys.readouterr().out
+    assert main(["draw", str(tmp_path / "one")]) == 0
+    drawn = capsys.readouterr().out
+    assert main(["draw", str(tmp_path / "runs" / "one")]) == 0
+    assert capsys.readouterr().out == drawn
+
+
 @pytest.mark.parametrize("verb", ["score", "explain", "evaluate", "generate"])
 def test_an_encoder_predicts_no_token_from_those_before_it(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -125,7 +139,7 @@ def test_an_encoder_predicts_no_token_from_those_before_it(
     assert main([verb, str(tmp_path / "dir"), *words.get(verb, ["some words"])]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "an encoder" in said
-    assert "sees" in said
+    assert "a text as a whole" in said
 
 
 def test_import_and_export_keep_every_number(
@@ -239,6 +253,16 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "two bases": (
         saying(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}),
         "says rope_theta twice",
+    ),
+    "no heads": (saying(num_attention_heads=0, head_dim=None), "describes no model: a number that another is"),
+    "kind of angles in a list": (
+        saying(rope_scaling={"rope_type": ["linear"]}),
+        "rope_type must be a name",
+    ),
+    "class in no list": (saying(architectures="LlamaForCausalLM"), "architectures must be a list"),
+    "part of a head": (
+        saying(rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.5}),
+        "'partial_rotary_factor' = 0.5 is not handled",
     ),
     "missing tensor": (without(NORM), f"no tensor for decoder.final_norm.gain (there {NORM})"),
     "unexpected tensor": (with_tensor("model.extra", torch.ones(2)), "the tensor model.extra"),

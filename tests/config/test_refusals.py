@@ -179,3 +179,51 @@ def test_what_looking_across_does_not_do_is_refused(given: dict[str, Any]) -> No
     assert decoder.cross_attention is not None
     with pytest.raises(ConfigError, match="cross_attention must have neither qk_norm nor window"):
         replace(decoder, cross_attention=replace(decoder.cross_attention, **given))
+
+
+def _alternating(first: dict[str, Any], second: dict[str, Any]) -> config.Alternating:
+    attention = find("nano").model.stacks[0].attention
+    assert isinstance(attention, config.MultiHead)
+    return config.Alternating(layers=(replace(attention, **first), replace(attention, **second)))
+
+
+@pytest.mark.parametrize(
+    "positions", [config.ALiBi(), config.BucketedBias(n_buckets=8, max_distance=12)]
+)
+def test_layers_that_share_a_number_per_head_need_the_same_heads(
+    positions: config.Positions,
+) -> None:
+    with pytest.raises(ConfigError, match=r"the same n_heads with \w+, was \[2, 4\]"):
+        replace(
+            find("nano").model.stacks[0],
+            positions=positions,
+            attention=_alternating({}, {"n_heads": 4}),
+        )
+
+
+def test_layers_that_share_vectors_for_values_need_the_same_width() -> None:
+    uneven = _alternating({}, {"d_value": 6})
+    stack = find("nano").model.stacks[0]
+    shaw = config.ShawRelative(max_distance=4, values=False)
+    replace(stack, positions=shaw, attention=uneven)
+    with pytest.raises(ConfigError, match=r"values of the same width, was \[6, 64\]"):
+        replace(stack, positions=replace(shaw, values=True), attention=uneven)
+
+
+@pytest.mark.parametrize(
+    "kind", [config.WeightNorm(), config.SpectralNorm(power_iterations=1)], ids=str
+)
+def test_matrix_divided_by_its_size_does_not_start_at_zero(kind: config.Reparametrisation) -> None:
+    model = find("nano").model
+    assert model.initialisation.outputs == "zero"
+    with pytest.raises(ConfigError, match=r'outputs must not be "zero" with \w+Norm'):
+        replace(model, decoder=replace(model.stacks[0], reparametrisation=kind))
+
+
+def test_groups_divide_the_width_wherever_the_norm_stands() -> None:
+    model, thirds = find("nano").model, config.GroupNorm(eps=1e-5, n_groups=3)
+    with pytest.raises(ConfigError, match="multiple of n_groups, was 128 and 3"):
+        replace(model, decoder=replace(model.stacks[0], input_norm=thirds))
+    transform = config.HeadTransform(activation="gelu", norm=thirds)
+    with pytest.raises(ConfigError, match="multiple of n_groups, was 128 and 3"):
+        replace(model, head=config.LanguageHead(transform=transform))

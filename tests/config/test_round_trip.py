@@ -58,9 +58,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         },
         config.LinearAttention: {"d_head": st.just(8)},
         config.NeuralMemory: {"d_head": st.just(8)},
-        config.Alternating: {"layers": st.tuples(*(st.one_of(*map(values_of, one_attention)),) * 2)}
+        config.Alternating: {
+            "layers": st.tuples(*(st.one_of(*map(values_of, one_attention)).map(alike),) * 2)
+        }
         if kind is config.Alternating
         else {},
+        # the third, "zero", goes with no reparametrisation; presets have it
+        config.Initialisation: {"outputs": st.sampled_from(["plain", "depth_scaled"])},
         config.GroupNorm: {"n_groups": st.sampled_from([1, 2])},
         config.BatchNorm: {"momentum": st.floats(0.1, 1.0)},
         config.BucketedBias: {"n_buckets": even.map(lambda n: 2 + n), "max_distance": st.just(500)},
@@ -76,6 +80,12 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         else {},
         config.Transformer: {"d_model": even} | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
+
+
+def alike(layer: Any) -> Any:
+    """A layer that can share any positions with any other."""
+    same = {"d_value": None} if isinstance(layer, config.MultiHead) else {}
+    return dataclasses.replace(layer, n_heads=8, **same)
 
 
 def scoring() -> st.SearchStrategy[Any]:

@@ -29,7 +29,7 @@ def add_to(verbs: Any) -> None:
         "what",
         nargs="?",
         metavar="PRESET-OR-RUN",
-        help="a preset's name, or a run's folder (default: nano)",
+        help="a preset's name, a run's folder, or a published model's (default: nano)",
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
     parser.add_argument(
@@ -99,8 +99,13 @@ def _of_a_run(path: str, settings: list[str]) -> tuple[str, Run]:
         except ConfigError as error:
             raise ConfigError(f"{error}; and no run's folder is called so") from None
     from pellucid.runs import existing_folder
+    from pellucid.runs.folder import is_published
     from pellucid.runs.load import read_config
+    from pellucid.runs.published import published_config
 
+    if is_published(Path(path)):
+        described = encode(published_config(Path(path)))
+        return Path(path).resolve().name, run_from_table(described, find, settings)
     folder, _ = existing_folder(Path(path))
     run = read_config(folder)
     return folder.path.resolve().name, run_from_table(encode(run), find, settings)

@@ -37,4 +37,7 @@ def call(arguments: argparse.Namespace) -> None:
     print(f"{imported.folder}: a {imported.family} of {imported.parameters:,} parameters")
     for name, why in imported.left_out.items():
         print(f"left out: {name} ({why})")
-    print(f"use it: pellucid generate {imported.folder} --prompt ...")
+    if imported.kind == "encoder":
+        print(f"use it: pellucid embed {imported.folder} TEXT ...")
+    else:
+        print(f"use it: pellucid generate {imported.folder} --prompt ...")

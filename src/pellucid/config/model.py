@@ -60,6 +60,7 @@ class Stack:
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
         self._check_scores()
+        self._check_shared_positions()
         cross = self.cross_attention
         if cross is not None and (cross.qk_norm is not None or cross.window is not None):
             raise ConfigError(
@@ -79,6 +80,25 @@ class Stack:
                 f"positions must not be {type(self.positions).__name__} where every layer is "
                 "LinearAttention: it forms no scores that positions could be added to; take "
                 "Rotary, Learned, Sinusoidal or NoPositions"
+            )
+
+    def _check_shared_positions(self) -> None:
+        """The layers of a stack share one scheme of positions, so it has to fit each of them."""
+        heads = {layer.n_heads for layer in self.pattern}
+        if isinstance(self.positions, BucketedBias | ALiBi) and len(heads) > 1:
+            raise ConfigError(
+                f"all layers must have the same n_heads with {type(self.positions).__name__}, was "
+                f"{sorted(heads)}: it has a number for each head, and the layers share it"
+            )
+        widths = {
+            layer.value_width if isinstance(layer, MultiHead) else layer.d_head
+            for layer in self.pattern
+        }
+        added = isinstance(self.positions, ShawRelative) and self.positions.values
+        if added and len(widths) > 1:
+            raise ConfigError(
+                f"all layers must have values of the same width, was {sorted(widths)}: with "
+                "values = true, ShawRelative adds one table of vectors to those of every layer"
             )
 
     def _check_rotary(self, rotary: Rotary) -> None:
@@ -236,10 +256,19 @@ class Transformer:
                 f"Sinusoidal positions need an even d_model, was {self.d_model}: "
                 "every sine has its cosine"
             )
-        if isinstance(stack.norm, GroupNorm) and self.d_model % stack.norm.n_groups:
+        transform = self.head.transform if isinstance(self.head, LanguageHead) else None
+        last = None if transform is None else transform.norm
+        for norm in (stack.norm, stack.input_norm, last):
+            if isinstance(norm, GroupNorm) and self.d_model % norm.n_groups:
+                raise ConfigError(
+                    f"d_model must be a multiple of n_groups, was {self.d_model} and "
+                    f"{norm.n_groups}"
+                )
+        if stack.reparametrisation is not None and self.initialisation.outputs == "zero":
             raise ConfigError(
-                f"d_model must be a multiple of n_groups, was {self.d_model} and "
-                f"{stack.norm.n_groups}"
+                'initialisation.outputs must not be "zero" with '
+                f"{type(stack.reparametrisation).__name__}, which divides a matrix by its size; "
+                'take "plain" or "depth_scaled"'
             )
 
     @property

@@ -21,6 +21,7 @@ from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.config import run_to_toml
 from pellucid.errors import RunError
 from pellucid.runs.folder import chosen_folder, existing_folder, refuse_taken
+from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import read_config
 from pellucid.runs.published import as_run, filled, published_tokenizer, refuse_too_many
 from pellucid.text import Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
@@ -34,6 +35,7 @@ class Imported:
 
     folder: Path
     family: str
+    kind: Kind
     parameters: int
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -77,7 +79,13 @@ def import_model(
         )
     _write_run(out, model, tensors, words, family)
     parameters = sum(tensor.numel() for tensor in tensors.values())
-    return Imported(folder=out, family=family, parameters=parameters, left_out=left_out)
+    return Imported(
+        folder=out,
+        family=family,
+        kind=kind_of(model),
+        parameters=parameters,
+        left_out=left_out,
+    )
 
 
 def _llama2c_words(source: Path, told: Path | None, model: config.Transformer) -> Tokenizer:

@@ -61,6 +61,15 @@ def refuse_too_many(tokenizer: Tokenizer, model: config.Transformer) -> None:
         )
 
 
+def published_config(folder: Path) -> config.Run:
+    """What the model in a Hugging Face directory is made of, as a run's config; no weight is read.
+
+    Raises:
+        CheckpointError: something in it is not handled, missing or damaged; says what.
+    """
+    return as_run(open_published(folder).model, folder)
+
+
 def filled(published: Published, device: torch.device) -> Transformer:
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
     with torch.device("meta"):

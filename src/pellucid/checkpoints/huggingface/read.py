@@ -89,6 +89,11 @@ def open_published(folder: Path) -> Published:
             built = assemble(model, seed=0)
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
+    except ZeroDivisionError:  # a width by a number of heads, before the config is there to refuse
+        raise CheckpointError(
+            f"{folder / CONFIG} describes no model: a number that another is divided by, such as "
+            "that of heads, is 0"
+        ) from None
     names = family.names_for(model)
     sources = {ours: source_of(ours, names) for ours, _ in built.named_parameters()}
     shapes = {ours: tuple(p.shape) for ours, p in built.named_parameters()}
@@ -113,6 +118,10 @@ def _family(table: Table) -> Family:
 
 def _architecture(table: Table, family: Family) -> str:
     given = table.get("architectures") or family.architectures[:1]
+    if not isinstance(given, list | tuple):
+        raise CheckpointError(
+            f"config.json: architectures must be a list of names of classes, was {given!r}"
+        )
     if given[0] not in family.architectures:
         raise CheckpointError(
             f"config.json: the architecture {given[0]!r} is not handled; of {family.model_type} "
@@ -202,9 +211,9 @@ def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards
             continue
         if not torch.equal(shards.read(stored[copy]), shards.read(stored[original])):
             raise CheckpointError(
-                f"{shards.folder}: {stored[copy]} should repeat {stored[original]}, since "
-                "config.json says that they are tied, but it does not: set tie_word_embeddings to "
-                "false if they were trained apart"
+                f"{shards.folder}: {stored[copy]} should repeat {stored[original]}, but it does "
+                "not: the model has it once. If they are a head and an embedding that were "
+                "trained apart, set tie_word_embeddings to false in config.json"
             )
 
 

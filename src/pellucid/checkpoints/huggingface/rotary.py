@@ -28,11 +28,12 @@ Scaling = config.RotaryScaling | None
 
 
 def read_rotary(
-    attributes: Table, *, d_head: int, base: float = 10_000.0, share: float = 1.0
+    attributes: Table, *, d_head: int, base: float = 10_000.0, share: float | None = None
 ) -> config.Rotary:
     """The positions that attributes describe; `base` and `share` hold where they say nothing.
 
-    `share` is the part of each head's features that is turned.
+    `share` is the part of each head's features that is turned. Families that give none turn all,
+    whatever `partial_rotary_factor` says: `transformers` does not read it for them.
 
     Raises:
         CheckpointError: a kind of scaling that is not handled, or a number of it that is unknown.
@@ -41,7 +42,14 @@ def read_rotary(
     kind = given.pop("rope_type", None) or given.pop("type", None) or "default"
     given.pop("type", None)
     base = float(_number(given, "rope_theta", base))
-    share = float(_number(given, "partial_rotary_factor", share))
+    said = float(_number(given, "partial_rotary_factor", 1.0 if share is None else share))
+    if share is None and said != 1.0:
+        raise CheckpointError(
+            f"config.json: the rope parameter 'partial_rotary_factor' = {said} is not handled in "
+            "this family, which turns all features of a head: the only value is 1"
+        )
+    if not isinstance(kind, str):
+        raise CheckpointError(f"config.json: rope_type must be a name, was {kind!r}")
     if kind not in _KINDS:
         raise CheckpointError(
             f"config.json: rope_type {kind!r} is not handled: {_WHY_NOT.get(kind, 'it is unknown')}"
@@ -53,7 +61,7 @@ def read_rotary(
             f"config.json: the rope parameter {extra[0]!r} = {given[extra[0]]!r} is not one of "
             f"rope_type {kind!r}: {', '.join(sorted(names)) or 'it has none'}"
         )
-    width = int(d_head * share)
+    width = int(d_head * said)
     return config.Rotary(
         base=base,
         n_features=None if width == d_head else width,
