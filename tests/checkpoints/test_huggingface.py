@@ -115,6 +115,19 @@ def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+def test_an_encoder_decoder_begins_as_its_own_files_say(tmp_path: Path) -> None:
+    write(tmp_path / "dir", "t5")
+    assert pellucid.load(tmp_path / "dir").tokenizer.begin_id == 256
+    change(tmp_path / "dir", decoder_start_token_id=257)
+    assert pellucid.load(tmp_path / "dir").tokenizer.begin_id == 257
+    assert main(["import", str(tmp_path / "dir"), str(tmp_path / "run")]) == 0
+    again = pellucid.load(tmp_path / "run").tokenizer
+    assert (again.begin_id, again.end_id) == (257, 257)
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    said = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert said["decoder_start_token_id"] == 257
+
+
 @pytest.mark.parametrize("family", ["llama", "bert", "t5"])
 def test_a_directory_is_drawn_as_the_run_made_of_it(
     family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -254,7 +267,10 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         saying(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}),
         "says rope_theta twice",
     ),
-    "no heads": (saying(num_attention_heads=0, head_dim=None), "describes no model: a number that another is"),
+    "no heads": (
+        saying(num_attention_heads=0, head_dim=None),
+        "describes no model: a number that another is",
+    ),
     "kind of angles in a list": (
         saying(rope_scaling={"rope_type": ["linear"]}),
         "rope_type must be a name",

@@ -19,7 +19,7 @@ from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.errors import TextError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
-from pellucid.text import Tokenizer, tokenizer_from
+from pellucid.text import Tokenizer, beginning_with, tokenizer_from
 
 
 def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tokenizer, config.Run]:
@@ -37,6 +37,8 @@ def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tok
 def published_tokenizer(published: Published, path: Path) -> Tokenizer:
     """The tokenizer at `path`; begin and end as the model's files say, if the tokenizer's do not.
 
+    What an encoder-decoder's writing begins with, its own files say first.
+
     Raises:
         TextError: there is none, or it has more tokens than the model.
     """
@@ -44,6 +46,10 @@ def published_tokenizer(published: Published, path: Path) -> Tokenizer:
     begin, end = told.get("decoder_start_token_id"), told.get("eos_token_id")
     begin = told.get("bos_token_id") if begin is None else begin
     tokenizer = tokenizer_from(path, begin_id=_one(begin), end_id=_one(end))
+    start = _one(told.get("decoder_start_token_id"))
+    if published.model.encoder is not None and published.model.decoder and start is not None:
+        # what it writes need not begin as its tokenizer's texts do: CodeT5 has <s>, and <pad> here
+        tokenizer = beginning_with(tokenizer, start)
     refuse_too_many(tokenizer, published.model)
     return tokenizer
 

@@ -8,7 +8,7 @@ from pellucid.text.encoding import Counts, Watch, encoded, hashed, id_type, trai
 from pellucid.text.ends import settings_for
 from pellucid.text.files import documents_from, read_pieces
 from pellucid.text.framing import Framing
-from pellucid.text.from_file import tokenizer_from
+from pellucid.text.from_file import beginning_with, tokenizer_from
 from pellucid.text.merges import Step, WordMerges, replay
 from pellucid.text.order import Order, windows
 from pellucid.text.sentencepiece import llama2c_tokenizer_from
@@ -42,6 +42,7 @@ __all__ = [
     "WordMerges",
     "assemble_corpus",
     "assemble_tokenizer",
+    "beginning_with",
     "check_tokenizer",
     "documents_from",
     "encoded",

@@ -61,6 +61,15 @@ def tokenizer_from(
     return _named(file, _bert(file, lines), begin_id, end_id)
 
 
+def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
+    """The same, with another of its special tokens to begin; itself if the id is of none."""
+    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    token = inner.get_added_tokens_decoder().get(token_id)
+    if token is None or not token.special or token_id == tokenizer.begin_id:
+        return tokenizer
+    return Tokenizer(inner, (token.content, inner.id_to_token(tokenizer.end_id)))
+
+
 def _in_folder(folder: Path) -> Path:
     for name in ("tokenizer.json", *_MERGES, "vocab.txt", "tokenizer.model"):
         if (folder / name).is_file():
