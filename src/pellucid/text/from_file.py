@@ -67,7 +67,7 @@ def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
     token = inner.get_added_tokens_decoder().get(token_id)
     if token is None or not token.special or token_id == tokenizer.begin_id:
         return tokenizer
-    return Tokenizer(inner, (token.content, inner.id_to_token(tokenizer.end_id)))
+    return Tokenizer(inner, (token.content, cast("str", inner.id_to_token(tokenizer.end_id))))
 
 
 def _in_folder(folder: Path) -> Path:
