@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    equations,
     evaluate,
     explain,
     generate,
     presets,
+    quiz,
     report,
     score,
     tokenizer,
@@ -44,6 +46,8 @@ _VERBS = (
     attach,
     report,
     verify_resume,
+    equations,
+    quiz,
 )
 
 
