@@ -44,6 +44,13 @@ def whole(**arrays: Array) -> None:
             raise MathsError(f"{name} is {x.dtype}; it must hold whole numbers")
 
 
+def truth(**arrays: Array) -> None:
+    """Refuse what does not hold truth values."""
+    for name, x in arrays.items():
+        if not namespace(x).isdtype(x.dtype, "bool"):
+            raise MathsError(f"{name} is {x.dtype}; it must hold truth values: true where seen")
+
+
 def axes(least: int, **arrays: Array) -> None:
     """Refuse fewer axes than `least`."""
     for name, x in arrays.items():

@@ -8,7 +8,7 @@ tested against it.
 from __future__ import annotations
 
 from pellucid.maths import checks
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
 from pellucid.maths.zeros import log_of, ratio, times
 
@@ -19,7 +19,7 @@ def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
     checks.classes(logits, targets=targets)
     checks.fraction(label_smoothing=label_smoothing)
     n = logits.shape[-1]
-    classes = xp.arange(n, dtype=targets.dtype, device=targets.device)
+    classes = xp.arange(n, dtype=targets.dtype, device=device_of(targets))
     hit = xp.astype(xp.expand_dims(targets, axis=-1) == classes, logits.dtype)
     return hit * (1 - label_smoothing) + label_smoothing / n
 

@@ -7,7 +7,7 @@ reach the matrices. It does not know what lies between; tied means that both end
 from __future__ import annotations
 
 from pellucid.maths import checks
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
 
 
@@ -155,7 +155,7 @@ def _scores(x: Array, weight: Array, bias: Array) -> Array:
 def _scattered(ids: Array, grad: Array, vocab_size: int) -> Array:
     """The product with the one-hot rows: adding at indices is not in the array standard."""
     xp = namespace(grad)
-    rows = xp.arange(vocab_size, dtype=ids.dtype, device=ids.device)
+    rows = xp.arange(vocab_size, dtype=ids.dtype, device=device_of(ids))
     hit = xp.astype(rows[:, None] == xp.reshape(ids, (1, -1)), grad.dtype)
     return hit @ xp.reshape(grad, (-1, grad.shape[-1]))
 

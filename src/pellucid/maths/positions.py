@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.rotary import Pairing, angles_at, check_pairing, to_interleaved
 
 
@@ -49,7 +49,7 @@ def sinusoid(
     xp = namespace(positions)
     n = d_model // 2
     steps = max(n - 1, 1) if down_to_base else n
-    exponents = xp.arange(n, dtype=positions.dtype, device=positions.device) / steps
+    exponents = xp.arange(n, dtype=positions.dtype, device=device_of(positions)) / steps
     angles = angles_at(positions + offset, xp.exp(-exponents * math.log(base)))
     halves = xp.concat((xp.sin(angles), xp.cos(angles)), axis=-1)
     return to_interleaved(halves) if pairing == "interleaved" else halves

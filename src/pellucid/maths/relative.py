@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
 
 
@@ -65,7 +66,7 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     Args:
         distances: (...), whole numbers, key minus query. Returns (...), in 0 ... n_buckets - 1.
     Raises:
-        ValueError: max_distance is not beyond the distances that have buckets of their own.
+        MathsError: max_distance is not beyond the distances that have buckets of their own.
     Source:
         Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
         Transformer", section 2.1; the formula is that of the released code.
@@ -77,7 +78,7 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
     n_exact = n_buckets // 2
     if max_distance <= n_exact:
-        raise ValueError(f"max_distance is {max_distance}; it has to be above {n_exact}")
+        raise MathsError(f"max_distance is {max_distance}; it has to be above {n_exact}")
     starts = _bucket_starts(n_exact, n_buckets, max_distance)
     bucket = xp.clip(back, 0, n_exact)
     for start in starts:

@@ -6,7 +6,7 @@ Comes in: Jacobians of layers. Goes out: Jacobians. It does not know what a laye
 from __future__ import annotations
 
 from pellucid.maths import checks
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 
 
 def residual_jacobian(jacobian: Array) -> Array:
@@ -33,7 +33,7 @@ def residual_jacobian(jacobian: Array) -> Array:
     checks.axes(2, jacobian=jacobian)
     n = jacobian.shape[-1]
     checks.shaped(*jacobian.shape[:-2], n, n, jacobian=jacobian)
-    return jacobian + namespace(jacobian).eye(n, dtype=jacobian.dtype, device=jacobian.device)
+    return jacobian + namespace(jacobian).eye(n, dtype=jacobian.dtype, device=device_of(jacobian))
 
 
 def chained_jacobian(jacobians: Array) -> Array:

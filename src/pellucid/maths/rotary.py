@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.errors import MathsError
+from pellucid.maths.arrays import Array, device_of, namespace
 
 #: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]
@@ -19,10 +20,10 @@ def check_pairing(pairing: str) -> None:
     """Refuse a word that names no pairing.
 
     Raises:
-        ValueError: `pairing` is neither of the two.
+        MathsError: `pairing` is neither of the two.
     """
     if pairing not in ("interleaved", "half_split"):
-        raise ValueError(f"pairing is {pairing!r}; it has to be 'interleaved' or 'half_split'")
+        raise MathsError(f"pairing is {pairing!r}; it has to be 'interleaved' or 'half_split'")
 
 
 def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
@@ -78,7 +79,7 @@ def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
         rotary_angles(arange(3.0), d_head=4, base=10000.0)
     """
     xp = namespace(positions)
-    pairs = xp.arange(d_head // 2, dtype=positions.dtype, device=positions.device)
+    pairs = xp.arange(d_head // 2, dtype=positions.dtype, device=device_of(positions))
     return angles_at(positions, rotary_frequencies(pairs, n_rotated=d_head, base=base))
 
 
@@ -137,7 +138,7 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     Fails:
         Beyond the length of training the slow pairs turn to angles that were never seen.
     Raises:
-        ValueError: `pairing` is neither of the two.
+        MathsError: `pairing` is neither of the two.
     Source:
         Su et al. 2021, "RoFormer", eq. 34.
     See also:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 
 
 def _pairs(frequencies: Array) -> Array:
     """0, 1, 2, ...: the number of each pair."""
     xp = namespace(frequencies)
     n = frequencies.shape[-1]
-    return xp.arange(n, dtype=frequencies.dtype, device=frequencies.device)
+    return xp.arange(n, dtype=frequencies.dtype, device=device_of(frequencies))
 
 
 def _interpolated_but(frequencies: Array, kept: Array, factor: float) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.softmax import softmax
 
@@ -20,12 +21,16 @@ def keep_top_k(logits: Array, k: int) -> Array:
         logits: (..., classes). Returns the same shape.
     Fails:
         k is the same where one token is certain and where a hundred are alike.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Fan, Lewis and Dauphin 2018, "Hierarchical Neural Story Generation", section 5.4.
     Example:
         keep_top_k(array([2.0, 1.0, -1.0]), 2)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.at_least(1, k=k)
     if k >= logits.shape[-1]:
         return logits
     threshold = xp.sort(logits, axis=-1)[..., -k : logits.shape[-1] - k + 1]
@@ -41,6 +46,8 @@ def keep_top_p(logits: Array, p: float) -> Array:
         logits: (..., classes). Returns the same shape.
     Fails:
         Where the model is unsure, p lets thousands of unlikely tokens through.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", eq. 2.
     Example:
@@ -48,6 +55,8 @@ def keep_top_p(logits: Array, p: float) -> Array:
         keep_top_p(array([2.0, 1.0, -1.0]), 0.8)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.fraction(p=p)
     order = xp.argsort(logits, axis=-1, descending=True)
     shares = xp.take_along_axis(softmax(logits), order, axis=-1)
     before = xp.cumulative_sum(shares, axis=-1) - shares
@@ -65,6 +74,8 @@ def keep_min_p(logits: Array, p: float) -> Array:
     Args:
         logits: (..., classes). Returns the same shape.
         p: in (0, 1].
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM
         Outputs", section 3.
@@ -72,6 +83,9 @@ def keep_min_p(logits: Array, p: float) -> Array:
         keep_min_p(array([2.0, 1.0, -1.0]), 0.3)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.above_zero(p=p)
+    checks.fraction(p=p)
     threshold = xp.max(logits, axis=-1, keepdims=True) + math.log(p)
     return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
 
@@ -86,11 +100,16 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
         logits: (..., classes). Returns the same shape.
         seen: (..., classes), truth values.
         penalty: above 0; 1 changes nothing, below 1 rewards repetition.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Keskar et al. 2019, "CTRL", section 4.1.
     Example:
         repetition_penalty(array([2.0, -1.0, 1.0]), array([True, True, False]), 1.3)
     """
     xp = namespace(logits, seen)
+    checks.floats(logits=logits)
+    checks.above_zero(penalty=penalty)
+    checks.truth(seen=seen)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
     return xp.where(seen, lowered, logits)

@@ -7,7 +7,7 @@ logarithm of their normaliser Z. It does not know what the scores are of.
 from __future__ import annotations
 
 from pellucid.maths import checks
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 
 
 def _maximum(x: Array) -> Array:
@@ -182,7 +182,7 @@ def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
     """
     xp = namespace(x)
     p = softmax(x, temperature=temperature)
-    same = xp.eye(p.shape[-1], dtype=p.dtype, device=p.device)
+    same = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
     return p[..., :, None] * (same - p[..., None, :]) / temperature
 
 

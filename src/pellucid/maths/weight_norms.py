@@ -6,6 +6,8 @@ know what the weights are applied to.
 
 from __future__ import annotations
 
+from pellucid.errors import MathsError
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 
 
@@ -31,6 +33,9 @@ def weight_norm(v: Array, gain: Array) -> Array:
     Example:
         weight_norm(array([[3.0, 4.0]]), array([2.0]))
     """
+    checks.floats(v=v, gain=gain)
+    checks.axes(1, v=v)
+    checks.shaped(*v.shape[:-1], gain=gain)
     return gain[..., None] * v / _length(v)
 
 
@@ -64,7 +69,7 @@ def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
         w: (..., rows, columns), not zero. u: (..., rows), not at a right angle to the answer.
             Returns u and v: (..., columns).
     Raises:
-        ValueError: no step is asked for.
+        MathsError: no step is asked for.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
         algorithm 1.
@@ -74,7 +79,7 @@ def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
     xp = namespace(w, u)
     transposed, v = xp.matrix_transpose(w), u
     if steps < 1:
-        raise ValueError(f"{steps} steps of power iteration; at least 1 is needed to find v")
+        raise MathsError(f"{steps} steps of power iteration; at least 1 is needed to find v")
     for _ in range(steps):
         v = (transposed @ u[..., None])[..., 0]
         v = v / _length(v)
