@@ -157,3 +157,18 @@ def test_float32_stays_float32(name: str) -> None:
     function = row.call(getattr(maths, name), row.options)
     for wide, value in zip(results(function(*row.arrays)), results(function(*narrow)), strict=True):
         assert value.dtype == (np.float32 if wide.dtype == np.float64 else wide.dtype)
+
+
+#: What torch cannot do in 16 bits on a CPU.
+NOT_IN_BFLOAT16 = {"gaussian_kl_full", "gaussian_kl_full_grad"}
+
+
+@pytest.mark.parametrize("name", sorted(set(ROWS) - NOT_IN_BFLOAT16))
+def test_bfloat16_stays_bfloat16_and_gives_numbers(name: str) -> None:
+    row = ROWS[name]
+    function = row.call(getattr(maths, name), row.options)
+    tensors = [torch.from_numpy(array) for array in row.arrays]
+    narrow = [x.bfloat16() if x.is_floating_point() else x for x in tensors]
+    for wide, value in zip(results(function(*tensors)), results(function(*narrow)), strict=True):
+        assert value.dtype == (torch.bfloat16 if wide.is_floating_point() else wide.dtype)
+        assert not value.isnan().any()
