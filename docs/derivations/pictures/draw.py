@@ -145,11 +145,11 @@ def penalties() -> str:
         (20, "L1: |w₁| + |w₂| ≤ 1", diamond, (0.0, 1.0)),
         (300, "L2: w₁² + w₂² ≤ 1", circle, (math.cos(best), math.sin(best))),
     ):
-        panel = Panel(left, 30, 240, 240, (-1.4, 2.1), (-1.2, 2.3))
+        panel = Panel(left, 30, 240, 240, (-1.4, 2.6), (-1.2, 2.8))
         meets = _bowl_at(*touched)
         parts += [
-            panel.line([(-1.4, 0), (2.1, 0)], "thin s5"),
-            panel.line([(0, -1.2), (0, 2.3)], "thin s5"),
+            panel.line([(-1.4, 0), (2.6, 0)], "thin s5"),
+            panel.line([(0, -1.2), (0, 2.8)], "thin s5"),
             *(panel.line(_bowl(share * meets), "thin s2") for share in (0.1, 0.4)),
             panel.line(_bowl(meets), "s2"),
             panel.line(shape, "s1"),
@@ -170,10 +170,12 @@ def depth() -> str:
     parts: list[str] = []
     for row, when in enumerate(("start", "trained")):
         for column, (rule, cells) in enumerate(results["cells"].items()):
-            panel = Panel(52 + 230 * column, 40 + 235 * row, 195, 180, (0, 30), (-32, 12))
-            parts.append(panel.axes([0, 10, 20, 30], [-30, -20, -10, 0, 10], lambda t: f"1e{t:g}"))
+            up = [-30, -20, -10, 0, 10] if column == 0 else [-3, -2, -1, 0]
+            reach = (up[0] - 1 / (1 + column), up[-1] + 1 / (1 + column))
+            panel = Panel(48 + 235 * column, 40 + 235 * row, 185, 180, (0, 30), reach)
+            parts.append(panel.axes([0, 10, 20, 30], up, lambda t: f"1e{t:g}"))
             words = f"{rule}, {'at the start' if when == 'start' else 'after training'}"
-            parts.append(panel.text((0, 13.2), words))
+            parts.append(f'<text x="{panel.left}" y="{panel.top - 10}">{escape(words)}</text>')
             for number, found in enumerate(cells.values(), start=1):
                 for key, style in (("estimate", "thin dashed"), ("measured", "")):
                     points = [(i, math.log10(v)) for i, v in enumerate(found[when][key]) if v > 0]
@@ -189,7 +191,7 @@ def depth() -> str:
         "Six panels: no residual, post-norm and pre-norm, at the start and after training. The norm "
         "of the gradient at each of 31 states on a logarithmic axis, for four initialisations, and "
         "the product-of-Jacobians estimate, dashed. Without a residual the lines fan out over forty "
-        "powers of ten; with one they stay level.",
+        "powers of ten; with one they stay between 1e-3 and 1.",
         parts)  # fmt: skip
 
 
