@@ -18,7 +18,57 @@ from pellucid.maths.batch_norm import (
     batch_norm_inference_grad,
     batch_norm_update,
 )
-from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
+from pellucid.maths.binary import (
+    binary_cross_entropy,
+    binary_cross_entropy_from_logits,
+    binary_cross_entropy_from_logits_grad,
+    binary_cross_entropy_grad,
+    brier_score,
+    brier_score_grad,
+)
+from pellucid.maths.cross_entropy import (
+    cross_entropy,
+    cross_entropy_from_probabilities,
+    cross_entropy_from_probabilities_grad,
+    cross_entropy_grad,
+    focal_loss,
+    focal_loss_grad,
+    soft_cross_entropy,
+    soft_cross_entropy_grad,
+)
+from pellucid.maths.distillation import (
+    forward_kl,
+    forward_kl_grad,
+    kl_k1,
+    kl_k2,
+    kl_k2_grad,
+    kl_k3,
+    kl_k3_grad,
+    reverse_kl,
+    reverse_kl_grad,
+)
+from pellucid.maths.divergences import (
+    cross_entropy_between,
+    cross_entropy_between_grad,
+    entropy,
+    entropy_grad,
+    entropy_of_logits,
+    entropy_of_logits_grad,
+    jensen_shannon,
+    jensen_shannon_grad,
+    kl_divergence,
+    kl_divergence_grad,
+    relative_entropy,
+    relative_entropy_grad,
+)
+from pellucid.maths.gaussian_kl import (
+    gaussian_kl,
+    gaussian_kl_diagonal,
+    gaussian_kl_diagonal_grad,
+    gaussian_kl_full,
+    gaussian_kl_full_grad,
+    gaussian_kl_grad,
+)
 from pellucid.maths.initialisation import (
     deep_norm_decoder,
     deep_norm_encoder,
@@ -27,6 +77,14 @@ from pellucid.maths.initialisation import (
     he_std,
     xavier_std,
 )
+from pellucid.maths.likelihood import (
+    bits_per_byte,
+    language_model_loss,
+    language_model_loss_grad,
+    perplexity,
+    sequence_log_likelihood,
+    sequence_log_likelihood_grad,
+)
 from pellucid.maths.linear_attention import (
     elu_features,
     elu_features_grad,
@@ -34,6 +92,20 @@ from pellucid.maths.linear_attention import (
     linear_attention_grad,
     linear_attention_in_chunks,
     linear_attention_step,
+)
+from pellucid.maths.linear_head import (
+    embedding,
+    embedding_grad,
+    linear_head_grads,
+    linear_head_loss,
+    tied_loss,
+    tied_loss_grad,
+)
+from pellucid.maths.logistic import (
+    sigmoid,
+    sigmoid_grad,
+    softplus,
+    softplus_grad,
 )
 from pellucid.maths.memory import (
     memory_in_chunks,
@@ -52,7 +124,10 @@ from pellucid.maths.norms import (
     rms_norm,
     rms_norm_grad,
 )
-from pellucid.maths.optimisers import adamw_step, newton_schulz
+from pellucid.maths.optimisers import (
+    adamw_step,
+    newton_schulz,
+)
 from pellucid.maths.positions import sinusoid
 from pellucid.maths.relative import (
     alibi_bias,
@@ -78,10 +153,40 @@ from pellucid.maths.rotary_scaling import (
     yarn_attention_factor,
     yarn_frequencies,
 )
-from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
-from pellucid.maths.scans import linear_scan, linear_scan_grad
-from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
-from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
+from pellucid.maths.sampling import (
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    repetition_penalty,
+)
+from pellucid.maths.saturation import (
+    normalised_entropy,
+    normalised_entropy_grad,
+    renyi2_entropy,
+    renyi2_entropy_grad,
+    softmax_slope,
+)
+from pellucid.maths.scans import (
+    linear_scan,
+    linear_scan_grad,
+)
+from pellucid.maths.schedules import (
+    constant,
+    cosine,
+    linear,
+    warm_up_stable_decay,
+)
+from pellucid.maths.softmax import (
+    log_softmax,
+    log_softmax_grad,
+    logsumexp,
+    softmax,
+    softmax_grad,
+    softmax_jacobian,
+    softmax_jacobian_product,
+    sum_normalise,
+    sum_normalise_grad,
+)
 from pellucid.maths.weight_norms import (
     power_iteration,
     spectral_norm,
@@ -90,82 +195,41 @@ from pellucid.maths.weight_norms import (
     weight_norm_grad,
 )
 
+# fmt: off
 __all__ = [
-    "adamw_step",
-    "alibi_bias",
-    "alibi_slopes",
-    "angles_at",
-    "attention",
-    "attention_grad",
-    "attention_weights",
-    "batch_norm",
-    "batch_norm_grad",
-    "batch_norm_inference",
-    "batch_norm_inference_grad",
-    "batch_norm_update",
-    "clipped_distance_index",
-    "constant",
-    "cosine",
-    "cross_entropy",
-    "cross_entropy_grad",
-    "deep_norm_decoder",
-    "deep_norm_encoder",
-    "deep_norm_one_stack",
-    "depth_scale",
-    "distance_buckets",
-    "dynamic_ntk_frequencies",
-    "elu_features",
-    "elu_features_grad",
-    "group_norm",
-    "group_norm_grad",
-    "he_std",
-    "instance_norm",
-    "instance_norm_grad",
-    "interpolated_frequencies",
-    "keep_min_p",
-    "keep_top_k",
-    "keep_top_p",
-    "layer_norm",
-    "layer_norm_grad",
-    "linear",
-    "linear_attention",
-    "linear_attention_grad",
-    "linear_attention_in_chunks",
-    "linear_attention_step",
-    "linear_scan",
-    "linear_scan_grad",
-    "llama3_frequencies",
-    "log_softmax",
-    "logsumexp",
-    "memory_in_chunks",
-    "memory_loss",
-    "memory_loss_grad",
-    "memory_step",
-    "memory_through_time",
-    "newton_schulz",
-    "ntk_frequencies",
-    "power_iteration",
-    "relative_distances",
-    "repetition_penalty",
-    "rms_norm",
-    "rms_norm_grad",
-    "rotary_angles",
-    "rotary_frequencies",
-    "rotate",
-    "rotate_grad",
-    "sinusoid",
-    "soft_cap",
-    "soft_cap_grad",
-    "softmax",
-    "softmax_grad",
-    "spectral_norm",
-    "spectral_norm_grad",
-    "to_half_split",
-    "to_interleaved",
-    "warm_up_stable_decay",
-    "weight_norm",
-    "weight_norm_grad",
-    "xavier_std",
-    "yarn_attention_factor",
-    "yarn_frequencies",
+    "adamw_step", "alibi_bias", "alibi_slopes", "angles_at", "attention", "attention_grad",
+    "attention_weights", "batch_norm", "batch_norm_grad", "batch_norm_inference",
+    "batch_norm_inference_grad", "batch_norm_update", "binary_cross_entropy",
+    "binary_cross_entropy_from_logits", "binary_cross_entropy_from_logits_grad",
+    "binary_cross_entropy_grad", "bits_per_byte", "brier_score", "brier_score_grad",
+    "clipped_distance_index", "constant", "cosine", "cross_entropy", "cross_entropy_between",
+    "cross_entropy_between_grad", "cross_entropy_from_probabilities",
+    "cross_entropy_from_probabilities_grad", "cross_entropy_grad", "deep_norm_decoder",
+    "deep_norm_encoder", "deep_norm_one_stack", "depth_scale", "distance_buckets",
+    "dynamic_ntk_frequencies", "elu_features", "elu_features_grad", "embedding",
+    "embedding_grad", "entropy", "entropy_grad", "entropy_of_logits", "entropy_of_logits_grad",
+    "focal_loss", "focal_loss_grad", "forward_kl", "forward_kl_grad", "gaussian_kl",
+    "gaussian_kl_diagonal", "gaussian_kl_diagonal_grad", "gaussian_kl_full",
+    "gaussian_kl_full_grad", "gaussian_kl_grad", "group_norm", "group_norm_grad", "he_std",
+    "instance_norm", "instance_norm_grad", "interpolated_frequencies", "jensen_shannon",
+    "jensen_shannon_grad", "keep_min_p", "keep_top_k", "keep_top_p", "kl_divergence",
+    "kl_divergence_grad", "kl_k1", "kl_k2", "kl_k2_grad", "kl_k3", "kl_k3_grad",
+    "language_model_loss", "language_model_loss_grad", "layer_norm", "layer_norm_grad",
+    "linear", "linear_attention", "linear_attention_grad", "linear_attention_in_chunks",
+    "linear_attention_step", "linear_head_grads", "linear_head_loss", "linear_scan",
+    "linear_scan_grad", "llama3_frequencies", "log_softmax", "log_softmax_grad", "logsumexp",
+    "memory_in_chunks", "memory_loss", "memory_loss_grad", "memory_step", "memory_through_time",
+    "newton_schulz", "normalised_entropy", "normalised_entropy_grad", "ntk_frequencies",
+    "perplexity", "power_iteration", "relative_distances", "relative_entropy",
+    "relative_entropy_grad", "renyi2_entropy", "renyi2_entropy_grad", "repetition_penalty",
+    "reverse_kl", "reverse_kl_grad", "rms_norm", "rms_norm_grad", "rotary_angles",
+    "rotary_frequencies", "rotate", "rotate_grad", "sequence_log_likelihood",
+    "sequence_log_likelihood_grad", "sigmoid", "sigmoid_grad", "sinusoid", "soft_cap",
+    "soft_cap_grad", "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad",
+    "softmax_jacobian", "softmax_jacobian_product", "softmax_slope", "softplus",
+    "softplus_grad", "spectral_norm", "spectral_norm_grad", "sum_normalise",
+    "sum_normalise_grad", "tied_loss", "tied_loss_grad", "to_half_split", "to_interleaved",
+    "warm_up_stable_decay", "weight_norm", "weight_norm_grad", "xavier_std",
+    "yarn_attention_factor", "yarn_frequencies",
 ]
+# fmt: on
