@@ -140,6 +140,15 @@ def rounded(found: Any) -> Any:
     return float(f"{found:.4g}") if isinstance(found, float) else found
 
 
+def told(rule: str, name: str, found: dict[str, Any]) -> str:
+    """One line for one network."""
+    words = [f"{rule}, {name}:"]
+    for when, look in found.items():
+        words.append(f"{when}: loss {look['loss']:.4g}, |dL/dh_0| {look['measured'][0]:.1e}")
+        words.append(f"(estimate {look['estimate'][0]:.1e})")
+    return " ".join(words)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     results: dict[str, Any] = {
@@ -157,11 +166,7 @@ def main() -> None:
         for name, std in STDS.items():
             found = cell(rule, std)
             results["cells"][rule][name] = found
-            print(f"{rule:12} {name:10} loss {found['start']['loss']:9.4g} ->"
-                  f" {found['trained']['loss']:9.4g}   |dL/dh_0| {found['start']['measured'][0]:.1e}"
-                  f" (estimate {found['start']['estimate'][0]:.1e})"
-                  f" trained {found['trained']['measured'][0]:.1e}"
-                  f" (estimate {found['trained']['estimate'][0]:.1e})", flush=True)  # fmt: skip
+            print(told(rule, name, found), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(rounded(results), indent=1) + "\n", encoding="utf-8")
 

@@ -68,15 +68,16 @@ class Panel:
         style = f' class="{classes}"' if classes else ""
         return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
-    def axes(self, across: Sequence[float], up: Sequence[float], name: Callable[[float], str]) -> str:
+    def axes(
+        self, across: Sequence[float], up: Sequence[float], name: Callable[[float], str]
+    ) -> str:
         """A frame with ticks."""
         bottom, parts = self.top + self.height, []
         for tick in up:
             _, y = self.place((self.x[0], tick))
             parts.append(f'<path class="grid" d="M{self.left:.1f} {y:.1f}h{self.width:.1f}"/>')
-            parts.append(
-                f'<text x="{self.left - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{name(tick)}</text>'
-            )
+            place = f'x="{self.left - 6:.1f}" y="{y + 4:.1f}"'
+            parts.append(f'<text {place} text-anchor="end">{name(tick)}</text>')
         for tick in across:
             x, _ = self.place((tick, self.y[0]))
             parts.append(f'<path class="axis" d="M{x:.1f} {bottom:.1f}v4"/>')
@@ -105,7 +106,7 @@ def cross_entropy() -> str:
     panel = Panel(40, 20, 420, 220, (0, 1), (0, 5))
     shares = [math.exp(-5 + 5 * i / 200) for i in range(201)]
     return picture(480, 290, "Cross-entropy and squared error",
-        "Cost against the probability q that the right answer was given. -log q falls from beyond 5 "
+        "Cost against the probability q of the right answer. -log q falls from beyond 5 "
         "near 0 to 0 at 1, through 4.605 at 0.01, 1.609 at 0.2 and 0.105 at 0.9; the squared "
         "error falls from 1 to 0.",
         [
@@ -171,7 +172,8 @@ def depth() -> str:
     for row, when in enumerate(("start", "trained")):
         for column, (rule, cells) in enumerate(results["cells"].items()):
             up = [-30, -20, -10, 0, 10] if column == 0 else [-3, -2, -1, 0]
-            reach = (up[0] - 1 / (1 + column), up[-1] + 1 / (1 + column))
+            margin = 1 if column == 0 else 0.5
+            reach = (up[0] - margin, up[-1] + margin)
             panel = Panel(48 + 235 * column, 40 + 235 * row, 185, 180, (0, 30), reach)
             parts.append(panel.axes([0, 10, 20, 30], up, lambda t: f"1e{t:g}"))
             words = f"{rule}, {'at the start' if when == 'start' else 'after training'}"
@@ -188,9 +190,11 @@ def depth() -> str:
     parts.append('<path class="line thin dashed axis" d="M500 508h22"/>')
     parts.append('<text x="528" y="512">product of Jacobians</text>')
     return picture(740, 525, "Gradient norms through thirty layers",
-        "Six panels: no residual, post-norm and pre-norm, at the start and after training. The norm "
+        "Six panels: no residual, post-norm and pre-norm, at the start and after training. The norm"
+        " "
         "of the gradient at each of 31 states on a logarithmic axis, for four initialisations, and "
-        "the product-of-Jacobians estimate, dashed. Without a residual the lines fan out over forty "
+        "the product-of-Jacobians estimate, dashed. Without a residual the lines fan out over "
+        "forty "
         "powers of ten; with one they stay between 1e-3 and 1.",
         parts)  # fmt: skip
 
@@ -216,7 +220,8 @@ def adamw() -> str:
     panel = Panel(50, 20, 260, 260, (0, 1.1), (0, 1.1))
     coupled, decoupled = adam_paths(False), adam_paths(True)
     return picture(480, 330, "AdamW against Adam with L2",
-        "Two weights from (1, 1). Under AdamW both shrink alike, along the diagonal. Under Adam with "
+        "Two weights from (1, 1). Under AdamW both shrink alike, along the diagonal. Under Adam "
+        "with "
         "L2 the weight with small gradients falls to zero first, and the one with large gradients "
         "follows slowly.",
         [
