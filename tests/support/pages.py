@@ -25,7 +25,17 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```output\n.*?^```\n)?", re.M |
 
 def printed_anew(text: str, name: str) -> str:
     """The page with what its blocks print now; settings of printing and drawing stay inside."""
+    return _run(text, name, {"__name__": name})
+
+
+def namespace_of(name: str) -> dict[str, Any]:
+    """What the code of a page has defined when it is through."""
     namespace: dict[str, Any] = {"__name__": name}
+    _run((FOLDER / name).read_text("utf-8"), name, namespace)
+    return namespace
+
+
+def _run(text: str, name: str, namespace: dict[str, Any]) -> str:
 
     def anew(block: re.Match[str]) -> str:
         # counted so that a traceback names the line of the page
