@@ -91,16 +91,27 @@ def timed(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, lis
 
 
 def alone(shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
-    """The norm by itself, in float32; torch's own RMSNorm beside ours."""
+    """The norm by itself, in float32, as the models use it; and both as plain lines of torch."""
     torch.manual_seed(0)
     x, grad = torch.randn(shape, requires_grad=True), torch.randn(shape)
-    norms: dict[str, nn.Module] = {
+    gain, bias = nn.Parameter(torch.ones(shape[-1])), nn.Parameter(torch.zeros(shape[-1]))
+
+    def layer_step_by_step(x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5) * gain + bias
+
+    def rms_step_by_step(x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * gain
+
+    norms: dict[str, Callable[[Tensor], Tensor]] = {
         "LayerNorm": LayerNorm(shape[-1], eps=1e-5, bias=True),
         "RMSNorm": RMSNorm(shape[-1], eps=1e-5),
         "RMSNorm of torch": nn.RMSNorm(shape[-1], eps=1e-5),
+        "LayerNorm, step by step": layer_step_by_step,
+        "RMSNorm, step by step": rms_step_by_step,
     }
 
-    def both_ways(norm: nn.Module) -> None:
+    def both_ways(norm: Callable[[Tensor], Tensor]) -> None:
         for _ in range(5):
             norm(x).backward(grad)
 
@@ -170,8 +181,10 @@ def table(results: dict[str, Any]) -> str:
     rows.append(("whole model", results["whole_model"]["milliseconds"]))
     lines = ["| | LayerNorm ms | RMSNorm ms | RMSNorm / LayerNorm |", "|---|---|---|---|"]
     for name, taken in rows:
-        layer, rms = taken["LayerNorm"][1], taken["RMSNorm"][1]
-        lines.append(f"| {name} | {layer:.2f} | {rms:.2f} | {rms / layer:.2f} |")
+        for how in ("", ", step by step"):
+            if f"LayerNorm{how}" in taken:
+                layer, rms = taken[f"LayerNorm{how}"][1], taken[f"RMSNorm{how}"][1]
+                lines.append(f"| {name}{how} | {layer:.2f} | {rms:.2f} | {rms / layer:.2f} |")
     for name in NORMS:
         losses = [run["bits_per_byte"] for run in results["trained"] if run["norm"] == name]
         lines.append(f"\n{name}: {', '.join(f'{loss:.4f}' for loss in losses)} bits per byte")
