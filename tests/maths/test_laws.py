@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from pellucid import maths
-from support import equations, losses
+from support import equations, layers, losses
 from support.equations import Arrays, Row
 from support.losses import MASKED
 
@@ -53,12 +53,14 @@ ROWS: dict[str, Row] = {
     **equations.NORM_ROWS,
     **equations.MEMORY_ROWS,
     **losses.ROWS,
+    **layers.ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     **equations.NUMBERS,
     **losses.NUMBERS,
+    **layers.NUMBERS,
     "he_std": ({"n_in": 8}, 0.5),
     "xavier_std": ({"n_in": 3, "n_out": 5}, 0.5),
     "depth_scale": ({"n_layers": 8}, 0.25),

@@ -50,7 +50,7 @@ def _with_targets(scores: np.ndarray) -> Arrays:
     return scores, scores.argmax(-1)
 
 
-def _per_row(gradient: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def per_row(gradient: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The gradients of one number per row, where `grad` reaches that number."""
 
     def hand(*arrays: Any) -> Any:
@@ -63,17 +63,17 @@ def _per_row(gradient: Callable[..., Any], **options: Any) -> Callable[..., Any]
     return hand
 
 
-def _loss(name: str, arrays: Arrays, extremes: Any = (), **rest: Any) -> dict[str, Row]:
+def loss(name: str, arrays: Arrays, extremes: Any = (), **rest: Any) -> dict[str, Row]:
     """The rows of a loss, one number per row, and of its gradient."""
     options = rest.pop("options", {})
     gradient = getattr(maths, f"{name}_grad")
     return {
-        name: Row(arrays, options, hand=_per_row(gradient, **options), extremes=extremes, **rest),
+        name: Row(arrays, options, hand=per_row(gradient, **options), extremes=extremes, **rest),
         f"{name}_grad": Row(arrays, options, extremes=extremes, smooth=False, **rest),
     }
 
 
-def _elementwise(
+def elementwise(
     name: str, x: np.ndarray, extremes: Any = ((FAR,),), **options: Any
 ) -> dict[str, Row]:
     """The rows of a function of each number, and of its gradient."""
@@ -115,37 +115,37 @@ SOFTMAX_ROWS: dict[str, Row] = {
     "softmax_jacobian_product": Row(
         (LOGITS, GRAD), WARM, extremes=[(x, np.ones_like(x)) for x in MASKED]
     ),
-    **_elementwise("sum_normalise", np.abs(LOGITS) + 0.1, ((ONE_HOT,), (EVEN * 1e4,), (NO_ROWS,))),
-    **_elementwise("sigmoid", some(5)),
-    **_elementwise("softplus", some(5)),
-    **_loss("normalised_entropy", (P,), TRUTH, simplex=(0,)),
-    **_loss("renyi2_entropy", (P,), TRUTH, simplex=(0,)),
+    **elementwise("sum_normalise", np.abs(LOGITS) + 0.1, ((ONE_HOT,), (EVEN * 1e4,), (NO_ROWS,))),
+    **elementwise("sigmoid", some(5)),
+    **elementwise("softplus", some(5)),
+    **loss("normalised_entropy", (P,), TRUTH, simplex=(0,)),
+    **loss("renyi2_entropy", (P,), TRUTH, simplex=(0,)),
     "softmax_slope": Row((P,), simplex=(0,), extremes=TRUTH),
 }
 
 LOSS_ROWS: dict[str, Row] = {
-    **_loss(
+    **loss(
         "cross_entropy",
         (LOGITS, TARGETS),
         [_with_targets(x) for x in SCORES],
         options=LOSS,
         extreme_options=PLAIN,
     ),
-    **_loss("soft_cross_entropy", (LOGITS, P), [(x, np.eye(4)[x.argmax(-1)]) for x in SCORES[:4]]),
-    **_loss(
+    **loss("soft_cross_entropy", (LOGITS, P), [(x, np.eye(4)[x.argmax(-1)]) for x in SCORES[:4]]),
+    **loss(
         "cross_entropy_from_probabilities",
         (P, TARGETS),
         [(ONE_HOT, TARGETS), (EVEN, TARGETS), (NO_ROWS, TARGETS[:0])],
         simplex=(0,),
     ),
-    **_loss(
+    **loss(
         "focal_loss", (LOGITS, TARGETS), [_with_targets(x) for x in SCORES], options={"gamma": 1.5}
     ),
-    **_loss("binary_cross_entropy", (P[0], Q[0]), [YES_OR_NO]),
-    **_loss("binary_cross_entropy_from_logits", (LOGITS[0], Q[0]), [(FAR, YES_OR_NO[1])]),
-    **_loss("brier_score", (P[0], Q[0]), [YES_OR_NO]),
-    **_loss("sequence_log_likelihood", (LOGITS, TARGETS), [_with_targets(x) for x in SCORES]),
-    **_loss(
+    **loss("binary_cross_entropy", (P[0], Q[0]), [YES_OR_NO]),
+    **loss("binary_cross_entropy_from_logits", (LOGITS[0], Q[0]), [(FAR, YES_OR_NO[1])]),
+    **loss("brier_score", (P[0], Q[0]), [YES_OR_NO]),
+    **loss("sequence_log_likelihood", (LOGITS, TARGETS), [_with_targets(x) for x in SCORES]),
+    **loss(
         "language_model_loss",
         (LOGITS, TARGETS),
         [_with_targets(x) for x in SCORES if x.size],
@@ -153,18 +153,18 @@ LOSS_ROWS: dict[str, Row] = {
 }
 
 DIVERGENCE_ROWS: dict[str, Row] = {
-    **_loss("entropy", (P,), TRUTH, simplex=(0,)),
-    **_loss("entropy_of_logits", (LOGITS,), [(x,) for x in MASKED]),
-    **_loss("cross_entropy_between", (P, Q), APART, simplex=(0, 1)),
-    **_loss("kl_divergence", (P, Q), APART, simplex=(0, 1)),
-    **_loss("jensen_shannon", (P, Q), APART, simplex=(0, 1)),
-    **_loss(
+    **loss("entropy", (P,), TRUTH, simplex=(0,)),
+    **loss("entropy_of_logits", (LOGITS,), [(x,) for x in MASKED]),
+    **loss("cross_entropy_between", (P, Q), APART, simplex=(0, 1)),
+    **loss("kl_divergence", (P, Q), APART, simplex=(0, 1)),
+    **loss("jensen_shannon", (P, Q), APART, simplex=(0, 1)),
+    **loss(
         "forward_kl",
         (LOGITS, OTHER),
         [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED[:1]],
         options=WARM,
     ),
-    **_loss(
+    **loss(
         "reverse_kl",
         (LOGITS, OTHER),
         [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED[:1]],
@@ -175,8 +175,8 @@ DIVERGENCE_ROWS: dict[str, Row] = {
         (P, np.abs(LOGITS), GRAD), smooth=False, extremes=[(*x, x[0]) for x in APART]
     ),
     "kl_k1": Row((LOGITS,), hand=lambda x, grad: -grad, extremes=[(FAR,)]),
-    **_elementwise("kl_k2", some(5)),
-    **_elementwise("kl_k3", some(5)),
+    **elementwise("kl_k2", some(5)),
+    **elementwise("kl_k3", some(5)),
 }
 
 A, B = some(2, 3, 3), some(2, 3, 3)
@@ -185,9 +185,9 @@ MEANS, STDS = some(2, 3), np.abs(some(2, 3)) + 0.5
 GAUSSIANS = (MEANS, STDS, MEANS[::-1].copy(), STDS[::-1].copy())
 
 GAUSSIAN_ROWS: dict[str, Row] = {
-    **_loss("gaussian_kl", GAUSSIANS, [(MEANS * 1e4, STDS * 1e-4, MEANS, STDS * 1e4)]),
-    **_loss("gaussian_kl_diagonal", GAUSSIANS, [(MEANS * 1e4, STDS * 0, MEANS, STDS * 10)]),
-    **_loss("gaussian_kl_full", (MEANS, WIDE, MEANS[::-1].copy(), NARROW)),
+    **loss("gaussian_kl", GAUSSIANS, [(MEANS * 1e4, STDS * 1e-4, MEANS, STDS * 1e4)]),
+    **loss("gaussian_kl_diagonal", GAUSSIANS, [(MEANS * 1e4, STDS * 0, MEANS, STDS * 10)]),
+    **loss("gaussian_kl_full", (MEANS, WIDE, MEANS[::-1].copy(), NARROW)),
 }
 
 X, WEIGHT, BIAS = some(2, 3, 5), some(4, 5), some(4)
@@ -202,7 +202,7 @@ HEAD_ROWS: dict[str, Row] = {
     "embedding_grad": Row((IDS, X), {"vocab_size": 4}, smooth=False, extremes=[(IDS[:0], X[:0])]),
     "linear_head_loss": Row(
         (X, WEIGHT, BIAS, ANSWERS),
-        hand=_per_row(maths.linear_head_grads),
+        hand=per_row(maths.linear_head_grads),
         extremes=[(X * 1e4, WEIGHT, BIAS, ANSWERS)],
     ),
     "linear_head_grads": Row(
@@ -210,7 +210,7 @@ HEAD_ROWS: dict[str, Row] = {
     ),
     "tied_loss": Row(
         (WEIGHT, IDS, ANSWERS),
-        hand=_per_row(maths.tied_loss_grad),
+        hand=per_row(maths.tied_loss_grad),
         extremes=[(WEIGHT * 1e2, IDS, ANSWERS)],
     ),
     "tied_loss_grad": Row((WEIGHT, IDS, ANSWERS), smooth=False),

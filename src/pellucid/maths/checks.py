@@ -112,6 +112,13 @@ def at_least(least: int, **numbers: int) -> None:
             raise MathsError(f"{name} must be at least {least}, was {x}")
 
 
+def divides(n: int, **numbers: int) -> None:
+    """Refuse numbers that n does not divide."""
+    for name, x in numbers.items():
+        if x % n:
+            raise MathsError(f"{name} must be a multiple of {n}, was {x}")
+
+
 def fraction(**numbers: float) -> None:
     """Refuse what is not in [0, 1]."""
     for name, x in numbers.items():
