@@ -45,7 +45,13 @@ class Stack:
         fraction("dropout", self.dropout)
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
-        if self.cross_attention is not None and isinstance(self.residual, Parallel):
+        cross = self.cross_attention
+        if cross is not None and (cross.qk_norm is not None or cross.window is not None):
+            raise ConfigError(
+                "cross_attention must have neither qk_norm nor window: it looks at all of what "
+                "the encoder made, as it is; leave them out"
+            )
+        if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
                 "residual must not be Parallel in a decoder with cross_attention: what it looks "
                 "for depends on what attention found"

@@ -54,11 +54,12 @@ def _fused(
     q: Tensor, read: KeysAndValues, scoring: Scoring, bias: Tensor | None, view: View
 ) -> Tensor:
     """In torch's fused kernel: the weights are not formed."""
-    mask = view.mask
-    if bias is not None:
-        mask = _visible(view, q)
-        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-        mask = mask.to(q.dtype)
+    seen = view.mask if bias is None else _visible(view, q)
+    mask = None if bias is None else bias.to(q.dtype)
+    if seen is not None:
+        # as numbers: the kernel takes three times as long to turn a boolean mask into them
+        mask = q.new_zeros(seen.shape) if mask is None else mask
+        mask = mask.masked_fill(~seen, -torch.inf)
     return F.scaled_dot_product_attention(
         q,
         read.keys,

@@ -4,6 +4,13 @@ Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and no
 """
 
 from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
-from pellucid.presets.table import PRESETS, diff, find
+from pellucid.presets.table import FAMILIES, PRESETS, diff, find
 
-__all__ = ["LARGE_MODEL_OPTIMISER", "LARGE_MODEL_SCHEDULE", "PRESETS", "diff", "find"]
+__all__ = [
+    "FAMILIES",
+    "LARGE_MODEL_OPTIMISER",
+    "LARGE_MODEL_SCHEDULE",
+    "PRESETS",
+    "diff",
+    "find",
+]

@@ -4,6 +4,7 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.folder import RunFolder, existing_folder
@@ -18,6 +19,8 @@ from pellucid.runs.verify import ResumeProof, verify_resume
 __all__ = [
     "CorpusReport",
     "Evaluation",
+    "Exported",
+    "Imported",
     "Likely",
     "Prediction",
     "ResumeProof",
@@ -29,7 +32,9 @@ __all__ = [
     "count_corpus",
     "evaluate",
     "existing_folder",
+    "export_run",
     "generate",
+    "import_model",
     "load",
     "next_token",
     "read_events",

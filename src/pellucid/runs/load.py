@@ -21,8 +21,9 @@ from pellucid.config import decode, parse_toml, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
-from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.plan import find_device
+from pellucid.runs.published import load_published
 from pellucid.text import Tokenizer
 
 
@@ -43,6 +44,8 @@ class Run:
 def load(path: str | Path, *, device: str = "cpu") -> Run:
     """The run at `path`, at its latest checkpoint, or at the one that `path` names.
 
+    A folder with a published model (`config.json` and safetensors) is opened in place.
+
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
     (batch, time, vocab_size).
 
@@ -50,7 +53,11 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
         RunError: there is no run at `path`.
         CheckpointError: the checkpoint is damaged or missing.
     """
-    folder, named = existing_folder(Path(path))
+    path = Path(path)
+    if is_published(path):
+        published, tokenizer, run = load_published(path, find_device(device))
+        return Run(published, tokenizer, run, path, path)
+    folder, named = existing_folder(path)
     checkpoint = named or folder.shelf.latest()
     run = read_config(folder)
     with torch.device("meta"):
@@ -58,6 +65,20 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
     fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()
     return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
+
+
+def refuse_both_ways(model: Transformer) -> None:
+    """Refuse an encoder where a token is to be predicted from those before it.
+
+    Raises:
+        RunError: it is one.
+    """
+    if model.decoder is None:
+        raise RunError(
+            "this model is an encoder: it sees a whole text at once, the token that it would be "
+            "asked for among it, so it predicts none from those before it; use a model with a "
+            "decoder"
+        )
 
 
 def read_config(folder: RunFolder) -> config.Run:

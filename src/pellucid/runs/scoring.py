@@ -21,7 +21,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError, TextError
 from pellucid.generation import window_start
 from pellucid.model import Transformer
-from pellucid.runs.load import Run
+from pellucid.runs.load import Run, refuse_both_ways
 from pellucid.text import Tokenizer
 
 #: How many places are turned into a distribution over the vocabulary at once, to bound memory.
@@ -119,6 +119,7 @@ def predictions(
 
     Each prediction names the `top` likeliest tokens.
     """
+    refuse_both_ways(model)
     device = model.device
     context = model.context_length
     lengths = range(first, len(ids) + 1)
