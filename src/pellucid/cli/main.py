@@ -18,9 +18,11 @@ from pellucid.cli import (
     attach,
     data,
     draw,
+    embed,
     evaluate,
     explain,
     exporting,
+    fill,
     generate,
     importing,
     presets,
@@ -32,12 +34,15 @@ from pellucid.cli import (
 )
 from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
+from pellucid.cli.words import Parser
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
 _VERBS = (
     train,
     generate,
+    fill,
+    embed,
     explain,
     score,
     evaluate,
@@ -55,7 +60,7 @@ _VERBS = (
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    root = argparse.ArgumentParser(
+    root = Parser(
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "

@@ -196,7 +196,7 @@ class Transformer:
         if self.encoder is not None and not crossed:
             raise ConfigError(
                 "decoder.cross_attention is missing: without it the decoder would not see what "
-                "the encoder made"
+                'the encoder made. For an encoder alone, say decoder = "none" where a base has one'
             )
 
     def _check_widths(self, stack: Stack) -> None:

@@ -18,7 +18,8 @@ import torch
 
 from pellucid.model import Transformer
 from pellucid.objectives import linear_cross_entropy
-from pellucid.runs.load import Run, refuse_both_ways
+from pellucid.runs.kinds import refuse_to_predict
+from pellucid.runs.load import Run
 from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
 
@@ -109,10 +110,10 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
     `field` is what holds the text of a row in a table.
 
     Raises:
-        RunError: the model is an encoder.
         TextError: a path holds no readable text.
+        PellucidError: the model is no decoder.
     """
-    refuse_both_ways(run.model)
+    refuse_to_predict(run.model)
     tokenizer = run.tokenizer
     pieces = read_pieces(paths, field, Tally(), Piped())
     counts, starts = Counts(), list[int]()

@@ -67,20 +67,6 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
     return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
 
 
-def refuse_both_ways(model: Transformer) -> None:
-    """Refuse an encoder where a token is to be predicted from those before it.
-
-    Raises:
-        RunError: it is one.
-    """
-    if model.decoder is None:
-        raise RunError(
-            "this model is an encoder: it sees a whole text at once, the token that it would be "
-            "asked for among it, so it predicts none from those before it; use a model with a "
-            "decoder"
-        )
-
-
 def read_config(folder: RunFolder) -> config.Run:
     """The config of a run."""
     return run_from_table(read_toml(folder.config), find)
