@@ -16,64 +16,19 @@ import pytest
 import torch
 
 from pellucid import maths
-from support import equations
+from support import equations, layers, losses
 from support.equations import Arrays, Row
+from support.losses import MASKED
 
 RANDOM = np.random.default_rng(7)
 LOGITS = RANDOM.normal(size=(3, 4))
-TARGETS = np.array([0, 3, 1])
 SEEN = np.array([[True, False, True, True], [False] * 4, [True] * 4])
-LOSS = {"label_smoothing": 0.1, "z_loss": 0.01}
-PLAIN = {"label_smoothing": 0.0, "z_loss": 0.01}  # a smoothed target pays for what is masked
-NONE_LEFT = np.full(4, -np.inf)
-
-#: Rows of scores that break a careless formula; the last array has no rows at all.
-SCORES = (
-    np.array([[1e4, -1e4, 0.0, 1e4], [-1e4, -1e4, -1e4, -1e4], [1e4, 1e4, 1e4, 1e4]]),
-    np.array([[0.5, -np.inf, 1.5, -np.inf], [-np.inf, 2.0, -np.inf, -np.inf]]),
-    np.eye(4) * 1e4,
-    np.zeros((0, 4)),
-    np.array([[-3.0]]),
-)
-MASKED = (*SCORES, np.stack([NONE_LEFT, np.arange(4.0)]))
 MATRICES = (np.zeros((3, 2)), np.ones((2, 3)) * 1e4, np.eye(3) * 1e-4, np.zeros((0, 3, 2)))
 ADAM = {"step": 3, "learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
 W, G, M, V = RANDOM.normal(size=(4, 5))
 
 
-def _log_softmax_grad(x: Any, grad: Any) -> Any:
-    return grad - maths.softmax(x) * grad.sum(-1)[..., None]
-
-
-def _with_targets(scores: np.ndarray) -> Arrays:
-    """The scores, and the largest of each row as what occurred."""
-    return scores, scores.argmax(-1)
-
-
 ROWS: dict[str, Row] = {
-    "softmax": Row((LOGITS,), hand=maths.softmax_grad, extremes=[(x,) for x in MASKED]),
-    "softmax_grad": Row(
-        (LOGITS, LOGITS[::-1].copy()), extremes=[(x, np.ones_like(x)) for x in SCORES]
-    ),
-    "log_softmax": Row((LOGITS,), hand=_log_softmax_grad, extremes=[(x,) for x in MASKED]),
-    "logsumexp": Row(
-        (LOGITS,),
-        hand=lambda x, grad: maths.softmax(x) * grad[..., None],
-        extremes=[(x,) for x in MASKED],
-    ),
-    "cross_entropy": Row(
-        (LOGITS, TARGETS),
-        LOSS,
-        hand=lambda x, y, grad: maths.cross_entropy_grad(x, y, **LOSS) * grad[..., None],
-        extremes=[_with_targets(x) for x in SCORES],
-        extreme_options=PLAIN,
-    ),
-    "cross_entropy_grad": Row(
-        (LOGITS, TARGETS),
-        LOSS,
-        extremes=[_with_targets(x) for x in SCORES],
-        extreme_options=PLAIN,
-    ),
     "adamw_step": Row(
         (W, G, M, V**2),
         {**ADAM, "weight_decay": 0.1},
@@ -97,11 +52,15 @@ ROWS: dict[str, Row] = {
     **equations.ATTENTION_ROWS,
     **equations.NORM_ROWS,
     **equations.MEMORY_ROWS,
+    **losses.ROWS,
+    **layers.ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     **equations.NUMBERS,
+    **losses.NUMBERS,
+    **layers.NUMBERS,
     "he_std": ({"n_in": 8}, 0.5),
     "xavier_std": ({"n_in": 3, "n_out": 5}, 0.5),
     "depth_scale": ({"n_layers": 8}, 0.25),
@@ -120,13 +79,17 @@ def results(value: Any) -> tuple[Any, ...]:
 
 
 def to_numpy(value: Any) -> list[np.ndarray]:
-    return [np.from_dlpack(each) for each in results(value)]
+    scalars_too = (np.asarray(x) if isinstance(x, np.generic) else x for x in results(value))
+    return [np.from_dlpack(each) for each in scalars_too]
 
 
 def gradient_by_differences(
-    function: Callable[..., Any], arrays: Arrays, weights: Any, index: int
+    function: Callable[..., Any], arrays: Arrays, weights: Any, index: int, *, simplex: bool
 ) -> Any:
-    """d sum(weights * function) / d the array at `index`, by central differences."""
+    """d sum(weights * function) / d the array at `index`, by central differences.
+
+    On the simplex what an entry gains its row's last one loses.
+    """
 
     def total(array: np.ndarray) -> float:
         outputs = results(function(*arrays[:index], array, *arrays[index + 1 :]))
@@ -136,7 +99,9 @@ def gradient_by_differences(
     gradient = np.empty_like(array)
     for place in np.ndindex(array.shape):
         moved = np.zeros_like(array)
-        moved[place] = step
+        moved[place] += step
+        if simplex:
+            moved[(*place[:-1], -1)] -= step
         gradient[place] = (total(array + moved) - total(array - moved)) / (2 * step)
     return gradient
 
@@ -170,8 +135,10 @@ def test_hand_gradient_is_autograd_is_central_differences(name: str) -> None:
     hands = () if row.hand is None else results(row.hand(*row.arrays, weights[0]))
     for index in range(max(len(hands), 1)):
         autograd = gradient_by_autograd(function, row.arrays, weights, index)
-        differences = gradient_by_differences(function, row.arrays, weights, index)
-        np.testing.assert_allclose(autograd, differences, rtol=1e-6, atol=1e-7)
+        simplex = index in row.simplex
+        differences = gradient_by_differences(function, row.arrays, weights, index, simplex=simplex)
+        seen = autograd - autograd[..., -1:] if simplex else autograd
+        np.testing.assert_allclose(seen, differences, rtol=1e-6, atol=1e-7)
         if hands:
             np.testing.assert_allclose(hands[index], autograd, rtol=1e-12, atol=1e-13)
 
