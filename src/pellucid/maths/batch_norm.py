@@ -27,8 +27,12 @@ def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., features). gain, bias: (features,). Returns like x.
     Gradient:
         `batch_norm_grad`.
+    Fails:
+        A batch of one token is all zeros; what other sequences and later tokens say leaks in.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 1 (gamma, beta -> gain, bias).
+    Example:
+        batch_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
     return standardised(x, _token_axes(x), eps)[0] * gain + bias
 
@@ -63,8 +67,13 @@ def batch_norm_inference(
         x: (..., features). gain, bias, mean, var: (features,). Returns like x.
     Gradient:
         `batch_norm_inference_grad`.
+    Fails:
+        Running statistics that have not caught up give another function than training did.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2.
+    Example:
+        batch_norm_inference(array([[1.0, 10.0]]), ones(2), zeros(2), array([3.0, 30.0]),
+            array([4.0, 400.0]), eps=1e-5)
     """
     return (x - mean) / namespace(x, var).sqrt(var + eps) * gain + bias
 
@@ -98,6 +107,8 @@ def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> 
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10, where all batches count
         alike; that older ones fade is the custom since.
+    Example:
+        batch_norm_update(zeros(2), ones(2), array([[1.0, 10.0], [3.0, 20.0]]), momentum=0.1)
     """
     n = math.prod(x.shape[:-1])
     if n < 2:

@@ -12,8 +12,12 @@ import math
 def he_std(n_in: int) -> float:
     """sqrt(2 / n_in): a layer followed by ReLU keeps the mean square of its input.
 
+    Fails:
+        Without the ReLU the standard deviation grows by 1.41 with every layer.
     Source:
         He et al. 2015, "Delving Deep into Rectifiers", eq. 10.
+    Example:
+        he_std(512)
     """
     return math.sqrt(2 / n_in)
 
@@ -21,9 +25,13 @@ def he_std(n_in: int) -> float:
 def xavier_std(n_in: int, n_out: int) -> float:
     """sqrt(2 / (n_in + n_out)): between keeping the variance forward and backward.
 
+    Fails:
+        With ReLU half of the mean square is lost in every layer.
     Source:
         Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
         networks", eq. 12.
+    Example:
+        xavier_std(512, 2048)
     """
     return math.sqrt(2 / (n_in + n_out))
 
@@ -58,6 +66,8 @@ def torch_linear_std(n_in: int) -> float:
 
 def gpt2_std() -> float:
     """0.02, whatever the shape: about 1 / sqrt(n_in) for 2500 inputs, less than that for fewer.
+
+    std = 0.02
 
     Source:
         Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
@@ -161,6 +171,8 @@ def depth_scale(n_layers: int) -> float:
 
     Source:
         Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
+    Example:
+        depth_scale(12)
     """
     return 1 / math.sqrt(2 * n_layers)
 
@@ -178,6 +190,8 @@ def deep_norm_one_stack(n_layers: int) -> tuple[float, float]:
         n_layers: N, or M for a decoder. Returns alpha, beta.
     Source:
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", figure 2.
+    Example:
+        deep_norm_one_stack(100)
     """
     return (2 * n_layers) ** 0.25, (8 * n_layers) ** -0.25
 
@@ -193,6 +207,8 @@ def deep_norm_encoder(n_encoder_layers: int, n_decoder_layers: int) -> tuple[flo
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", figure 2.
     See also:
         `deep_norm_one_stack`, which says what they are for.
+    Example:
+        deep_norm_encoder(6, 6)
     """
     depth = (n_encoder_layers**4 * n_decoder_layers) ** (1 / 16)
     return 0.81 * depth, 0.87 / depth
@@ -209,5 +225,7 @@ def deep_norm_decoder(n_decoder_layers: int) -> tuple[float, float]:
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", figure 2.
     See also:
         `deep_norm_one_stack`, which says what they are for.
+    Example:
+        deep_norm_decoder(6)
     """
     return (3 * n_decoder_layers) ** 0.25, (12 * n_decoder_layers) ** -0.25

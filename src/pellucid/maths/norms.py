@@ -45,8 +45,12 @@ def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., features). gain, bias: (features,). Returns like x.
     Gradient:
         `layer_norm_grad`.
+    Fails:
+        A token whose features are all alike becomes the bias, and eps alone decides its gradient.
     Source:
         Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 3-4.
+    Example:
+        layer_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), zeros(4), eps=1e-5)
     """
     return standardised(x, -1, eps)[0] * gain + bias
 
@@ -76,8 +80,12 @@ def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
         x: (..., features). gain: (features,). Returns like x.
     Gradient:
         `rms_norm_grad`.
+    Fails:
+        Only its scale is taken out: a mean that grows takes the place of what varies.
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
+    Example:
+        rms_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), eps=1e-5)
     """
     xp = namespace(x, gain)
     return x / xp.sqrt(xp.mean(x**2, axis=-1, keepdims=True) + eps) * gain
@@ -115,8 +123,12 @@ def group_norm(x: Array, gain: Array, bias: Array, *, n_groups: int, eps: float)
         x: (..., features), as many as n_groups divides. gain, bias: (features,). Returns like x.
     Gradient:
         `group_norm_grad`.
+    Fails:
+        A group of one feature is always zero.
     Source:
         Wu and He 2018, "Group Normalization", section 3.
+    Example:
+        group_norm(array([[1.0, 3.0, 10.0, 30.0]]), ones(4), zeros(4), n_groups=2, eps=1e-5)
     """
     unit, _ = standardised(_grouped(x, n_groups), -1, eps)
     return namespace(x).reshape(unit, x.shape) * gain + bias
@@ -150,9 +162,13 @@ def instance_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., time, features). gain, bias: (features,). Returns like x.
     Gradient:
         `instance_norm_grad`.
+    Fails:
+        A sequence of one token is all zeros; before its end, every token's answer changes.
     Source:
         Ulyanov, Vedaldi and Lempitsky 2016, "Instance Normalization: The Missing Ingredient for
         Fast Stylization" (places of an image -> time).
+    Example:
+        instance_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
     return standardised(x, -2, eps)[0] * gain + bias
 

@@ -34,12 +34,16 @@ def sinusoid(
         offset: added to each position; fairseq counts from the id of padding + 1.
         down_to_base: theta_i = base^(-i / (n - 1)), so that the last is 1 / base itself, as in
             tensor2tensor and fairseq.
+    Fails:
+        Positions beyond those of training get codes that no layer has seen.
     Raises:
         ValueError: `pairing` is neither of the two.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     See also:
         `rotate`, which turns queries and keys by the same angles.
+    Example:
+        sinusoid(arange(3.0), d_model=4, base=10000.0)
     """
     check_pairing(pairing)
     xp = namespace(positions)

@@ -18,6 +18,11 @@ def relative_distances(query_positions: Array, key_positions: Array) -> Array:
 
     Args:
         query_positions: (queries,). key_positions: (keys,). Returns (queries, keys).
+    Source:
+        Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
+        section 3.2 (j - i).
+    Example:
+        relative_distances(arange(3.0), arange(3.0))
     """
     xp = namespace(query_positions, key_positions)
     return xp.expand_dims(key_positions, axis=0) - xp.expand_dims(query_positions, axis=1)
@@ -33,6 +38,8 @@ def clipped_distance_index(distances: Array, *, max_distance: int) -> Array:
     Source:
         Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
         section 3.2 (k -> max_distance).
+    Example:
+        clipped_distance_index(array([-9, -1, 0, 1, 9]), max_distance=2)
     """
     return namespace(distances).clip(distances, -max_distance, max_distance) + max_distance
 
@@ -62,6 +69,8 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     Source:
         Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
         Transformer", section 2.1; the formula is that of the released code.
+    Example:
+        distance_buckets(array([-100, -3, 0, 3, 100]), n_buckets=8, max_distance=16, causal=False)
     """
     xp = namespace(distances)
     n_buckets = n_buckets if causal else n_buckets // 2
@@ -88,6 +97,8 @@ def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Ar
         Press, Smith and Lewis 2022, "Train Short, Test Long: Attention with Linear Biases Enables
         Input Length Extrapolation", section 3; numbers of heads that are no power of two as in
         the released code.
+    Example:
+        alibi_slopes(arange(8.0), n_heads=8)
     """
     xp = namespace(heads)
     n = 2 ** (n_heads.bit_length() - 1)
@@ -106,5 +117,7 @@ def alibi_bias(slopes: Array, distances: Array) -> Array:
         Press, Smith and Lewis 2022, "Train Short, Test Long", section 3.
     See also:
         `alibi_slopes`, `relative_distances`.
+    Example:
+        alibi_bias(array([0.5, 0.25]), relative_distances(arange(3.0), arange(3.0)))
     """
     return -slopes[:, None, None] * namespace(slopes, distances).abs(distances)

@@ -14,10 +14,16 @@ from pellucid.maths.softmax import softmax
 def keep_top_k(logits: Array, k: int) -> Array:
     """Only the k largest logits of each row stay; ties with the k-th stay too.
 
+    y_i = x_i where x_i >= the k-th largest, -inf elsewhere
+
     Args:
         logits: (..., classes). Returns the same shape.
+    Fails:
+        k is the same where one token is certain and where a hundred are alike.
     Source:
         Fan, Lewis and Dauphin 2018, "Hierarchical Neural Story Generation", section 5.4.
+    Example:
+        keep_top_k(array([2.0, 1.0, -1.0]), 2)
     """
     xp = namespace(logits)
     if k >= logits.shape[-1]:
@@ -29,10 +35,17 @@ def keep_top_k(logits: Array, k: int) -> Array:
 def keep_top_p(logits: Array, p: float) -> Array:
     """Only the smallest set of tokens whose probabilities reach p stays; at least one does.
 
+    y_i = x_i where the sum of all shares larger than p_i is below p, -inf elsewhere
+
     Args:
         logits: (..., classes). Returns the same shape.
+    Fails:
+        Where the model is unsure, p lets thousands of unlikely tokens through.
     Source:
         Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", eq. 2.
+    Example:
+        softmax(array([2.0, 1.0, -1.0]))
+        keep_top_p(array([2.0, 1.0, -1.0]), 0.8)
     """
     xp = namespace(logits)
     order = xp.argsort(logits, axis=-1, descending=True)
@@ -55,6 +68,8 @@ def keep_min_p(logits: Array, p: float) -> Array:
     Source:
         Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM
         Outputs", section 3.
+    Example:
+        keep_min_p(array([2.0, 1.0, -1.0]), 0.3)
     """
     xp = namespace(logits)
     threshold = xp.max(logits, axis=-1, keepdims=True) + math.log(p)
@@ -73,6 +88,8 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
         penalty: above 0; 1 changes nothing, below 1 rewards repetition.
     Source:
         Keskar et al. 2019, "CTRL", section 4.1.
+    Example:
+        repetition_penalty(array([2.0, -1.0, 1.0]), array([True, True, False]), 1.3)
     """
     xp = namespace(logits, seen)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)

@@ -24,8 +24,12 @@ def weight_norm(v: Array, gain: Array) -> Array:
         v: (..., outputs, inputs), no row of zeros. gain: (..., outputs). Returns like v.
     Gradient:
         `weight_norm_grad`.
+    Fails:
+        A row of zeros has no direction: it gives nan.
     Source:
         Salimans and Kingma 2016, "Weight Normalization", eq. 2 (g -> gain).
+    Example:
+        weight_norm(array([[3.0, 4.0]]), array([2.0]))
     """
     return gain[..., None] * v / _length(v)
 
@@ -64,6 +68,8 @@ def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
         algorithm 1.
+    Example:
+        power_iteration(array([[2.0, 0.0], [0.0, 1.0]]), array([1.0, 1.0]), steps=5)
     """
     xp = namespace(w, u)
     transposed, v = xp.matrix_transpose(w), u
@@ -92,10 +98,14 @@ def spectral_norm(w: Array, u: Array, v: Array) -> Array:
             largest singular value, of length 1. Returns like w.
     Gradient:
         `spectral_norm_grad`.
+    Fails:
+        With u and v that are not the singular directions the result stretches still.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks", eq. 8.
     See also:
         `power_iteration`.
+    Example:
+        spectral_norm(array([[2.0, 0.0], [0.0, 1.0]]), array([1.0, 0.0]), array([1.0, 0.0]))
     """
     return w / _stretch(w, u, v)
 
