@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
+import torch
 
 import pellucid.config
 from pellucid import errors
-from pellucid.cli.main import parser
+from pellucid.cli.main import main, parser
 from pellucid.config import parse_toml, run_from_table
 from pellucid.counting import parameter_count
-from pellucid.presets import find
+from pellucid.model import assemble
+from pellucid.presets import FAMILIES, find
 from pellucid.training import Event
 
 ROOT = Path(__file__).parents[1]
@@ -114,6 +116,22 @@ def test_the_bigger_model_has_the_parameters_that_the_page_says() -> None:
     assert f"{parameter_count(run.model) / 1e6:.1f} million parameters" in page
 
 
+def test_the_architecture_without_a_preset_can_be_built() -> None:
+    (block,) = (b for b in fenced(DOCS / "config.md", "toml") if "[model.encoder]" in b)
+    run = run_from_table(parse_toml(block, "docs/config.md"), find, ["model.vocab_size=50"])
+    assert {type(stack.residual).__name__ for stack in run.model.stacks} == {"SandwichNorm"}
+    model = assemble(run.model, seed=0).eval()
+    ids = torch.arange(6).reshape(2, 3)
+    assert model(ids, encoded=model.encode(ids)).shape == (2, 3, 50)
+    assert parameter_count(run.model) == sum(p.numel() for p in model.parameters())
+
+
+def test_the_config_page_names_every_preset_in_its_family() -> None:
+    table = rows((DOCS / "config.md").read_text("utf-8").splitlines())
+    told = {cells[0]: quoted(cells[1]) for cells in table if cells[0] in FAMILIES}
+    assert told == {family: list(presets) for family, presets in FAMILIES.items()}
+
+
 def commands(page: Path) -> list[str]:
     """The `pellucid` commands in a page's shell blocks, up to a pipe."""
     text = "".join(fenced(page, "(?:sh|bash|console)")).replace("\\\n", " ")
@@ -193,6 +211,14 @@ def test_the_folder_on_the_architecture_page_is_that_of_a_run(trained: Path) -> 
     assert there - told == set()
     # what a healthy run that is over does not have
     assert {"non-finite/step-N", ".lock-owner.json"} <= told - there
+
+
+def test_the_drawing_on_its_page_is_the_one_of_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """To write it anew: `pellucid draw gpt2`."""
+    assert main(["draw", "gpt2"]) == 0
+    assert capsys.readouterr().out in fenced(DOCS / "drawing.md", "text")
 
 
 def exit_codes() -> list[list[str]]:

@@ -30,7 +30,9 @@ PUBLIC = [
     "RunError",
     "TextError",
     "__version__",
+    "embed",
     "evaluate",
+    "fill",
     "generate",
     "load",
     "resume",
@@ -71,6 +73,7 @@ def test_rooms_that_need_no_torch_load_none() -> None:
         import json, sys
         import pellucid, pellucid.errors
         import pellucid.maths, pellucid.config, pellucid.presets, pellucid.counting
+        import pellucid.drawing
         pellucid.PellucidError, pellucid.__version__
         heavy = {"torch", "tokenizers", "safetensors", "rich"} & set(sys.modules)
         rooms = sorted(name for name in sys.modules if name.startswith("pellucid.model"))
@@ -107,7 +110,7 @@ def imported_by(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("room", ["model", "objectives", "optim"])
+@pytest.mark.parametrize("room", ["drawing", "model", "objectives", "optim"])
 def test_assemble_alone_reads_the_config_of_its_room(room: str) -> None:
     readers = {
         path.name

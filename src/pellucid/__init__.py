@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RunError,
         TextError,
     )
-    from pellucid.runs import Run, evaluate, generate, load, resume, train
+    from pellucid.runs import Run, embed, evaluate, fill, generate, load, resume, train
 
 _WHERE = {
     "CheckpointError": "errors",
@@ -35,7 +35,9 @@ _WHERE = {
     "Run": "runs",
     "RunError": "errors",
     "TextError": "errors",
+    "embed": "runs",
     "evaluate": "runs",
+    "fill": "runs",
     "generate": "runs",
     "load": "runs",
     "resume": "runs",
@@ -54,7 +56,9 @@ __all__ = [
     "RunError",
     "TextError",
     "__version__",
+    "embed",
     "evaluate",
+    "fill",
     "generate",
     "load",
     "resume",

@@ -254,6 +254,24 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "to verify no run": (["verify-resume", "none"], ("none does not exist",)),
     "to show no preset": (["presets", "show", "gpt3"], ("unknown preset 'gpt3'", "gpt2-xl")),
     "to compare no preset": (["presets", "diff", "gpt2", "gpt3"], ("unknown preset 'gpt3'",)),
+    "to draw no preset": (
+        ["draw", "gpt3"],
+        ("unknown preset 'gpt3'", "gpt2-xl", "no run's folder"),
+    ),
+    "to draw no run": (["draw", "full"], ("full is not a run",)),
+    "to draw a run and a config": (["draw", "run", "--config", "c.toml"], ("--set",)),
+    "to draw with a bad key": (
+        ["draw", "gpt2", "--set", "model.layers=3"],
+        ("unknown key 'layers'",),
+    ),
+    "to draw into a folder that is not there": (
+        ["draw", "gpt2", "--svg", "none/gpt2.svg"],
+        ("none/gpt2.svg",),
+    ),
+    "to draw what no tokenizer has sized": (
+        ["draw", "nano", "--set", "text.tokenizer=Bytes"],
+        ("--set model.vocab_size=N",),
+    ),
     "to count with a bad key": (
         ["presets", "count", "gpt2", "--set", "model.layers=3"],
         ("unknown key 'layers'",),

@@ -16,7 +16,7 @@ import pytest
 import pellucid
 from pellucid.cli import main
 from pellucid.config import parse_toml, run_from_table
-from pellucid.presets import PRESETS, find
+from pellucid.presets import FAMILIES, PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
 from support.tiny import TEXT, TINY, train_tiny, write_text
@@ -314,11 +314,25 @@ def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
 def test_every_preset_is_listed_and_shown_as_toml_that_gives_it_back(out: Any, found: Any) -> None:
     assert list(found("presets", "list")) == list(PRESETS)
     lines = out("presets", "list").splitlines()
-    assert [line.split()[0] for line in lines] == list(PRESETS)
+    assert [line for line in lines if not line.startswith("  ")] == list(FAMILIES)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(PRESETS)
     for name, run in PRESETS.items():
         shown = out("presets", "show", name)
         assert run_from_table(parse_toml(shown, "shown"), find) == run
         assert run_from_table(found("presets", "show", name), find) == run
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nano", "by tokenizer  decoder          4 layers of 128, context 256"),
+        ("bert-base", "110,104,890  encoder          12 layers of 768, context 512"),
+        ("t5-small", "60,506,624  encoder-decoder  6 + 6 layers of 512, context 512"),
+    ],
+)
+def test_the_list_says_what_a_preset_is(name: str, said: str, out: Any) -> None:
+    (line,) = (line for line in out("presets", "list").splitlines() if f" {name} " in line)
+    assert line.endswith(f"  {said}")
 
 
 def test_two_presets_differ_in_a_small_table(out: Any, found: Any) -> None:
@@ -360,8 +374,104 @@ def test_counting_follows_what_is_set(found: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_can_be_counted(name: str, found: Any) -> None:
-    assert found("presets", "count", name)["parameters"] > 0
+def test_every_preset_can_be_counted(name: str, found: Any, out: Any) -> None:
+    counts = found("presets", "count", name)
+    assert counts["parameters"] == sum(counts["parameters_by_part"].values()) > 0
+    assert counts["flops_per_token"] == sum(counts["flops_by_part"].values()) > 0
+    grows = counts["growth_by_part"]
+    attention = [part for part in counts["parameters_by_part"] if part.endswith("attention")]
+    assert list(grows) == attention
+    text = out("presets", "count", name)
+    for part, row in grows.items():
+        assert f"\n{part}: " in text
+        assert f"FLOPs of a layer over a text: {row['work_formula']}" in text
+
+
+def test_counting_says_how_cost_grows_with_the_text(found: Any, out: Any) -> None:
+    grows = found("presets", "count", "gemma2-2b")["growth_by_part"]
+    assert {part: row["work"] for part, row in grows.items()} == {
+        "window attention": "O(T w)",
+        "global attention": "O(T^2)",
+    }
+    # 13 layers of 4 key/value heads of 256 and 256 features, 4 bytes each
+    assert grows["global attention"]["cache_bytes_per_token"] == 13 * 4 * 512 * 4
+    assert "106,496 bytes per token" in out("presets", "count", "gemma2-2b")
+
+
+@pytest.mark.parametrize("name", ["bert-base", "minilm-l6", "t5-small", "transformer-base"])
+def test_what_the_next_token_does_not_train_is_refused_by_train(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--preset", name, "--out", str(tmp_path / "run")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("error: objective NextToken trains a decoder alone")
+    assert not (tmp_path / "run").exists()
+
+
+# -- draw
+
+
+def test_drawing_is_the_same_of_a_preset_of_a_config_and_of_its_settings(
+    out: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('base = "gpt2"\n[model.decoder]\nn_layers = 3\n', encoding="utf-8")
+    plain = out("draw", "gpt2")
+    assert plain.startswith("gpt2: a decoder of 12 layers")
+    assert out("draw", "--config", file, "--set", "model.decoder.n_layers=12") == plain.replace(
+        "gpt2: ", "mine: "
+    )
+    assert out("draw", "--config", file).startswith("mine: a decoder of 3 layers")
+    assert out("draw", "gpt2", "--set", "model.decoder.n_layers=3").startswith(
+        "gpt2: a decoder of 3 layers"
+    )
+
+
+def test_a_run_is_drawn_as_it_was_built(out: Any, found: Any, trained: Path) -> None:
+    model = pellucid.load(trained).model
+    drawn = found("draw", trained)
+    assert drawn["name"] == trained.name
+    assert drawn["parameters"] == sum(weight.numel() for weight in model.parameters())
+    assert drawn["parameters"] == sum(
+        part["parameters_each"] * part["times"] for part in drawn["parts"]
+    )
+    assert out("draw", trained).startswith(f"{trained.name}: {drawn['says']}")
+
+
+def test_an_svg_is_written_where_it_was_asked_for(out: Any, found: Any, tmp_path: Path) -> None:
+    file = tmp_path / "gpt2.svg"
+    said = out("draw", "gpt2", "--svg", file)
+    assert said == (
+        f"{file}: gpt2, a decoder of 12 layers, d_model 768, context 1,024: 124,439,808 "
+        "parameters\n"
+    )
+    written = file.read_text("utf-8")
+    assert written.startswith("<svg ")
+    assert found("draw", "gpt2", "--svg", file)["file"] == str(file)
+    assert file.read_text("utf-8") == written
+
+
+@pytest.mark.parametrize(("encoding", "boxed"), [("utf-8", True), ("ascii", False)])
+def test_a_terminal_gets_the_boxes_that_it_can_spell(encoding: str, boxed: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pellucid", "draw", "gpt2"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "FORCE_COLOR": "1"},
+        check=True,
+    )
+    text = done.stdout.decode("utf-8")
+    assert "\x1b" not in text
+    assert "?" not in text
+    assert ("┌" in text) is boxed
+    assert ("+--" in text) is not boxed
+
+
+def test_drawing_a_preset_loads_no_torch() -> None:
+    script = (
+        "import sys; from pellucid.cli import main; main(['draw', 'gpt2', '--json']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
 # -- attach and verify-resume

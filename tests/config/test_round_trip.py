@@ -71,9 +71,21 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         },
         config.Rotary: {"n_features": st.sampled_from([None, 2, 4])},
         config.Training: {"batch_size": st.just(8), "accumulation": st.sampled_from([1, 4])},
-        config.Stack: {"cross_attention": st.none()},
+        config.Stack: {"cross_attention": st.none(), "attention": scoring()}
+        if kind is config.Stack
+        else {},
         config.Transformer: {"d_model": even} | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
+
+
+def scoring() -> st.SearchStrategy[Any]:
+    """Attention of which a layer at least has scores, so that it goes with any positions."""
+
+    def has_scores(attention: config.Attention) -> bool:
+        layers = attention.layers if isinstance(attention, config.Alternating) else (attention,)
+        return not all(isinstance(layer, config.LinearAttention) for layer in layers)
+
+    return values_of(config.Attention).filter(has_scores)
 
 
 def stacks() -> dict[str, st.SearchStrategy[Any]]:
@@ -96,12 +108,17 @@ def test_any_run_survives_json(run: config.Run) -> None:
 @FEW
 @given(data=st.data())
 def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
-    encoder = data.draw(values_of(config.Stack))
+    # a memory is written from left to right, which an encoder has not
+    sees_both_ways = data.draw(values_of(config.MultiHead | config.LinearAttention))
+    encoder = dataclasses.replace(
+        data.draw(values_of(config.Stack)), attention=sees_both_ways, positions=config.Learned()
+    )
     decoder = data.draw(values_of(config.Stack))
+    looks = data.draw(values_of(config.MultiHead))
     crossed = dataclasses.replace(
         decoder,
         residual=config.PostNorm(),
-        cross_attention=data.draw(values_of(config.MultiHead)),
+        cross_attention=dataclasses.replace(looks, qk_norm=None, window=None),
     )
     model = data.draw(values_of(config.Transformer))
     both = dataclasses.replace(model, encoder=encoder, decoder=crossed)

@@ -261,6 +261,17 @@ def test_what_is_being_prepared_is_said_at_once() -> None:
     assert f"{PREPARING.what} …" in ESCAPE.sub("", raw([PREPARING]))
 
 
+def test_how_far_a_long_work_has_come_is_a_line_that_the_next_one_replaces() -> None:
+    half = events.Preparing(what="encoding: 1 GB of 2 GB", fleeting=True)
+    done = events.Preparing(what="encoding: 2 GB of 2 GB", fleeting=True)
+    assert plain(PREPARING, half, done).count("\n") == 3
+    sent = raw([PREPARING, half, done, STARTED])
+    assert "1 GB of 2 GB" in sent
+    assert sent.index("1 GB of 2 GB") < sent.index("\x1b[2K", sent.index("1 GB of 2 GB"))
+    assert "\n" not in ESCAPE.sub("", sent[sent.index("1 GB of 2 GB") : sent.index("2 GB of 2 GB")])
+    assert STARTED.name in sent[sent.rindex("2 GB of 2 GB") :]
+
+
 def test_a_resumed_run_says_from_where_and_knows_its_length() -> None:
     text = ESCAPE.sub("", raw([RESUMED, logged(210)]))
     assert plain(RESUMED).strip() in text

@@ -17,7 +17,7 @@ from pellucid.generation import (
     generate,
     stream,
 )
-from pellucid.generation.generate import window_start
+from pellucid.generation.reading import window_start
 from pellucid.model import Transformer
 from pellucid.text import Tokenizer
 from pellucid.text.tokenizers import train_byte_pairs, train_bytes, train_characters

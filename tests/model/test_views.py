@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import PellucidError
-from pellucid.model import View, look
+from pellucid.model import NoCache, View, look
+from support.models import VARIANTS, build
 
 CPU = torch.device("cpu")
 
@@ -74,3 +75,20 @@ def test_positions_count_from_the_beginning_of_each_document() -> None:
 def test_documents_are_not_continued_from_a_cache() -> None:
     with pytest.raises(PellucidError, match="cannot be continued"):
         look(2, CPU, causal=True, start=3, documents=torch.zeros(1, 2, dtype=torch.long))
+
+
+@pytest.mark.parametrize("name", ["rotary", "alibi", "shaw with values", "soft cap", "sinks"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_query_that_may_look_at_nothing_gathers_zero(name: str, dtype: torch.dtype) -> None:
+    model = build(VARIANTS[name]).to(dtype)
+    attention, positions = model.stack.blocks[0].attention, model.stack.positions
+    x = torch.randn(2, 5, 16, dtype=dtype, requires_grad=True)
+    padding = torch.tensor([[False] * 5, [True] * 5])
+    view = look(5, CPU, causal=True, padding=padding)
+    out = attention(x, positions, view, NoCache())
+    nothing = attention.output(torch.zeros(5, 16, dtype=dtype))
+    torch.testing.assert_close(out[0], nothing, rtol=0, atol=0)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert not grad[0].any()
+    assert grad.isfinite().all()
+    assert grad[1].any()

@@ -13,12 +13,14 @@ from typing import TypeGuard
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 from torch.nn import functional as F
 
 import pellucid
 from pellucid import config
 from pellucid.checkpoints import load_model_tensors
+from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, read_events
@@ -132,6 +134,31 @@ def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -
     assert choose(seed=9, config_file=file).seed == 9
     with pytest.raises(ConfigError, match="give one of them"):
         choose(steps=1, minutes=1)
+
+
+@pytest.mark.parametrize("name", ["bert-base", "t5-small", "gpt2"])
+def test_the_config_of_a_run_stands_by_itself(tmp_path: Path, name: str) -> None:
+    from pellucid.config import run_to_toml
+    from pellucid.runs.choose import choose
+
+    file = tmp_path / "config.toml"
+    file.write_text(run_to_toml(find(name)))
+    assert choose(config_file=file) == find(name)
+
+
+def test_an_encoder_alone_is_laid_over_a_decoder_by_saying_so(tmp_path: Path) -> None:
+    from pellucid.runs.choose import choose
+
+    nano = find("nano")
+    encoder = '[model]\ndecoder = "none"\n' + tomli_w.dumps(
+        {"model": {"encoder": encode(nano.model.decoder)}}
+    ).replace("[model]\n", "")
+    file = tmp_path / "encoder.toml"
+    file.write_text(encoder)
+    assert choose(config_file=file).model.stacks == (nano.model.decoder,)
+    file.write_text(encoder.replace('decoder = "none"\n', ""))
+    with pytest.raises(ConfigError, match='decoder = "none"'):
+        choose(config_file=file)
 
 
 def test_a_budget_in_tokens_or_minutes_becomes_steps() -> None:

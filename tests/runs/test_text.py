@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import filelock
 import pytest
 
 from pellucid import config
-from pellucid.errors import TextError
+from pellucid.errors import RunError, TextError
+from pellucid.runs.folder import chosen_folder
 from pellucid.runs.text import ready_text
-from pellucid.text import cache
+from pellucid.text import Remembered, cache, checksums
 
 TEXT = config.Text(
     corpus=config.Files(paths=("never",)),
@@ -50,7 +56,8 @@ class Prepared:
 
     @property
     def entries(self) -> list[Path]:
-        return sorted((self.folder / "cache" / "text").iterdir())
+        every = sorted((self.folder / "cache" / "text").iterdir())
+        return [entry for entry in every if not entry.name.startswith("partial-")]
 
 
 @pytest.fixture
@@ -142,3 +149,155 @@ def test_off_keeps_nothing(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) 
 def test_path_that_does_not_exist_is_refused_with_a_cache_too(prepared: Prepared) -> None:
     with pytest.raises(TextError, match="never does not exist"):
         ready_text(TEXT, lambda _: None)
+
+
+def test_large_file_is_hashed_again_only_where_it_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksums, "_LARGE", 4)
+    file, read = tmp_path / "a", list[Path]()
+    real = checksums.file_sha256
+
+    def counting(path: Path) -> str:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(checksums, "file_sha256", counting)
+
+    def hashed() -> str:
+        remembered = Remembered(tmp_path / "hashes.json")
+        found = remembered.sha256(file)
+        remembered.save()
+        return found
+
+    file.write_bytes(b"one text")
+    first = hashed()
+    assert hashed() == first
+    assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
+    monkeypatch.setattr(checksums, "_SETTLED", -1)
+    assert [hashed() for _ in range(3)] == [first] * 3
+    assert len(read) == 3
+    stamp = file.stat().st_mtime_ns
+    file.write_bytes(b"two text")
+    os.utime(file, ns=(stamp, stamp))  # the same size and the same time: ctime tells
+    assert hashed() != first
+    (tmp_path / "hashes.json").write_text("{", "utf-8")
+    assert hashed() != first
+    file.write_bytes(b"abc")
+    hashed()
+    hashed()
+    assert len(read) == 7  # small ones are read every time
+
+
+def test_what_was_left_unfinished_for_a_day_is_taken_away(prepared: Prepared) -> None:
+    place = prepared.folder / "cache" / "text"
+    old, fresh, held = (place / f"partial-{name}" for name in ("old", "fresh", "held"))
+    for folder in (old, fresh, held):
+        (folder / "entry").mkdir(parents=True)
+        (folder / ".lock").touch()
+    long_ago = time.time() - 25 * 3600
+    for folder in (old, held):
+        for path in (folder / ".lock", folder / "entry", folder):
+            os.utime(path, (long_ago, long_ago))
+    lock = filelock.FileLock(held / ".lock")
+    with lock:
+        prepared("one")
+        assert sorted(path.name for path in place.glob("partial-*")) == [
+            "partial-fresh",
+            "partial-held",
+        ]
+
+
+def test_text_that_another_process_prepares_is_prepared_beside_it(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(_: Path) -> None:
+        raise filelock.Timeout("held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "Workshop", taken)
+        assert "another process prepares the same text" in prepared("one")
+    assert not (prepared.folder / "cache" / "text").exists()
+    prepared("two")
+    assert prepared.contents("one") == prepared.contents("two")
+
+
+def test_text_that_changes_while_it_is_read_is_not_kept(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = iter(["one key", "another"])
+    monkeypatch.setattr("pellucid.runs.text.fingerprint", lambda *_: next(keys))
+    prepared("one")
+    assert prepared.entries == []
+    assert "train.npy" in prepared.contents("one")
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from pellucid import config
+from pellucid.runs.text import ready_text
+from pellucid.text import writing
+
+writing.PART = 20_000
+text = config.Text(
+    corpus=config.Files(paths=(sys.argv[1],)),
+    tokenizer=config.BytePairs(vocab_size=300),
+    held_out=0.1,
+    drop_duplicates=False,
+)
+place = Path(sys.argv[2])
+tokenizer, fill = ready_text(text, lambda what: print(what, flush=True))
+fill(place / "text")
+tokenizer.save(place / "tokenizer.json")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.parametrize("cached", [True, False])
+def test_process_that_is_killed_while_encoding_is_gone_on_with(
+    tmp_path: Path, cached: bool
+) -> None:
+    text = tmp_path / "long.txt"
+    text.write_text("".join(f"line {i} of a long text, {i * i}\n" for i in range(60_000)), "utf-8")
+
+    def start(name: str, cache: str = "cache") -> subprocess.Popen[str]:
+        environment = dict(os.environ)
+        environment["PELLUCID_CACHE"] = str(tmp_path / cache) if cached else "off"
+        words = [sys.executable, "-c", CHILD, str(text), str(tmp_path / name)]
+        return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def journals() -> list[Path]:
+        return [*tmp_path.rglob("parts.jsonl")]
+
+    with start("one") as killed:
+        deadline = time.monotonic() + 120
+        while not any(len(file.read_text("utf-8")) > 1000 for file in journals()):
+            assert killed.poll() is None, "it was done before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        killed.send_signal(signal.SIGKILL)
+    (journal,) = journals()
+    begun = journal.with_name("train.npy").stat().st_ino
+    for name, store in (("one", "cache"), ("undisturbed", "another")):
+        with start(name, store) as process:
+            process.communicate()
+        assert process.returncode == 0
+    one, undisturbed = tmp_path / "one", tmp_path / "undisturbed"
+    # the very file that the first process had begun
+    assert (one / "text" / "train.npy").stat().st_ino == begun
+    for file in (*(undisturbed / "text").iterdir(), undisturbed / "tokenizer.json"):
+        assert (one / file.relative_to(undisturbed)).read_bytes() == file.read_bytes()
+    assert journals() == []
+    assert [*tmp_path.rglob("partial-*")] == []
+
+
+def test_folder_that_a_killed_process_left_can_be_named_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "text.partial").mkdir(parents=True)
+    (folder / ".lock").touch()
+    (folder / ".lock-owner.json").write_text("{}")
+    assert chosen_folder(folder).path == folder
+    (folder / "notes.txt").touch()
+    with pytest.raises(RunError, match="is there already and is not empty"):
+        chosen_folder(folder)

@@ -17,6 +17,7 @@ class Scripted:
     """
 
     context_length = 512
+    encoder = None
 
     def __init__(
         self, vocab_size: int, scripts: Sequence[Sequence[int]], lengths: Sequence[int]
@@ -41,7 +42,9 @@ class Scripted:
         """One cache, to count what was read."""
         return [KeyValueCache(context_length=self.context_length)]
 
-    def hidden_states(self, ids: Tensor, caches: list[KeyValueCache]) -> Tensor:
+    def hidden_states(
+        self, ids: Tensor, caches: list[KeyValueCache], *, encoded: None = None
+    ) -> Tensor:
         """One-hot states: with the identity as head they are the logits."""
         caches[0].advance(ids.shape[1])
         at = caches[0].length

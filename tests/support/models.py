@@ -91,6 +91,30 @@ VARIANTS: dict[str, config.Transformer] = {
             layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention)
         )
     ),
+    "linear": with_stack(
+        attention=config.LinearAttention(n_heads=4, d_head=4, qkv_bias=True, out_bias=True, chunk=4)
+    ),
+    "linear with learned positions": with_stack(
+        positions=config.Learned(),
+        attention=config.LinearAttention(
+            n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=32
+        ),
+    ),
+    "linear beside softmax": with_stack(
+        attention=config.Alternating(
+            layers=(
+                config.LinearAttention(
+                    n_heads=2, d_head=4, qkv_bias=False, out_bias=False, chunk=3
+                ),
+                BASE.decoder.attention,
+            )
+        )
+    ),
+    "memory": with_stack(attention=config.NeuralMemory(n_heads=4, d_head=4, window=4, chunk=3)),
+    "memory with a bias on scores": with_stack(
+        positions=config.ALiBi(),
+        attention=config.NeuralMemory(n_heads=4, d_head=4, window=8, chunk=16),
+    ),
     "unit offset": with_stack(norm=config.RMSNorm(eps=1e-6, unit_offset=True)),
     "group norm": with_stack(norm=config.GroupNorm(eps=1e-6, n_groups=4)),
     "sandwich": with_stack(residual=config.SandwichNorm()),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.errors import TextError
-from pellucid.text import documents_from
+from pellucid.text import Piped, Tally, documents_from, read_pieces
 
 
 def written(folder: Path, name: str, content: bytes) -> str:
@@ -96,6 +96,31 @@ def test_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (document.name, document.text) == ("standard input", "naïve\n")
 
 
+def test_standard_input_is_read_again_but_is_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one text")))
+    piped = Piped()
+    for _ in range(3):
+        assert [piece.text for piece in read_pieces(["-"], None, Tally(), piped)] == ["one text"]
+    with pytest.raises(TextError, match="standard input is named twice"):
+        documents_from(["-", "-"])
+
+
 def test_empty_standard_input_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert refusal("-").startswith("standard input is empty")
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5])
+def test_text_that_comes_in_blocks_is_the_text_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("pellucid.text.plain._BLOCK", block)
+    content = "\ufeffGrüße,\r\n世界 🙂\r\r\n\n end\r"
+    path = written(tmp_path, "a.txt", content.encode())
+    assert documents_from([path])[0].text == "Grüße,\n世界 🙂\n\n\n end\n"
+    assert "empty" in refusal(written(tmp_path, "b.txt", b" \r\n \r"))
+    broken = written(tmp_path, "c.txt", "ä€🙂".encode() + b"x\xe9y")
+    assert "byte 0xe9 at offset 10 cannot" in refusal(broken)
+    assert "NUL byte at offset 4" in refusal(written(tmp_path, "d.txt", "ää\0".encode()))
+    cut = written(tmp_path, "e.txt", "ä🙂".encode()[:-1])
+    assert "byte 0xf0 at offset 2 cannot" in refusal(cut)

@@ -9,8 +9,8 @@ import pytest
 
 from pellucid.errors import TextError
 from pellucid.text import Document, PreparedText, Split, open_prepared, prepare
-from pellucid.text.shards import content_hash
 from pellucid.text.tokenizers import train_byte_pairs, train_bytes, train_characters
+from support.corpora import content_hash, parts_of
 
 TRAIN = (Document("a", "one text"), Document("b", "another, größer"), Document("c", "🙂"))
 SPLIT = Split(train=TRAIN, held_out=(Document("d", "held out"),), by="documents")
@@ -19,7 +19,7 @@ BYTES = train_bytes()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    prepare(tmp_path / "text", SPLIT, BYTES)
+    prepare(tmp_path / "text", parts_of(SPLIT), BYTES)
     return tmp_path / "text"
 
 
@@ -57,7 +57,7 @@ def test_unknown_characters_are_counted_per_split(tmp_path: Path) -> None:
     tokenizer = train_characters(["abc"])
     known, other = Document("a", "abc"), Document("b", "abxyé")
     split = Split(train=(known,), held_out=(other,), by="documents")
-    manifest = prepare(tmp_path / "text", split, tokenizer).manifest
+    manifest = prepare(tmp_path / "text", parts_of(split), tokenizer).manifest
     assert manifest.train.unknown == 0.0
     assert manifest.held_out.unknown == 3 / 7  # begin and end count as tokens
 
@@ -106,26 +106,31 @@ def test_interrupted_preparation_is_not_taken_for_a_finished_one(
     with monkeypatch.context() as patch:
         patch.setattr("pellucid.text.shards.os.replace", pulled_plug)
         with pytest.raises(KeyboardInterrupt):
-            prepare(folder, SPLIT, BYTES)
+            prepare(folder, parts_of(SPLIT), BYTES)
     assert (tmp_path / "text.partial" / "train.npy").exists()
     with pytest.raises(TextError, match="damaged or incomplete"):
         open_prepared(folder)
-    # the next attempt clears what the first one left
-    prepared = prepare(folder, SPLIT, BYTES)
+    # the next attempt goes on with what the first one left, or clears it
+    prepared = prepare(folder, parts_of(SPLIT), BYTES)
     assert documents_in(prepared) == [document.text for document in TRAIN]
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
-def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone() -> None:
-    ab = [Document("1", "a"), Document("2", "b")]
-    assert content_hash(ab) == content_hash([Document("x", "a"), Document("y", "b")])
-    assert content_hash(ab) != content_hash([Document("1", "ab")])
-    assert content_hash(ab) != content_hash(ab[::-1])
+def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone(tmp_path: Path) -> None:
+    def found(*documents: Document) -> str:
+        split = Split(documents, (Document("d", "held out"),), "documents")
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        return prepare(place, parts_of(split), BYTES).manifest.sha256
+
+    ab = Document("1", "a"), Document("2", "b")
+    assert found(*ab) == found(Document("x", "a"), Document("y", "b"))
+    assert found(*ab) != found(Document("1", "ab"))
+    assert found(*ab) != found(*ab[::-1])
 
 
 def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         tokenizer = train_byte_pairs([document.text for document in TRAIN], 270)
-        prepare(tmp_path / name, SPLIT, tokenizer)
+        prepare(tmp_path / name, parts_of(SPLIT), tokenizer)
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()

@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import TextError
-from pellucid.text import Document, Tally, documents_from
+from pellucid.text import Document, Piped, Tally, documents_from, pieces_of, read_pieces, survey
 from pellucid.text import rows as tables
-from pellucid.text.documents import without_duplicates
-from pellucid.text.files import read_documents
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
 
@@ -201,8 +199,8 @@ def test_folder_with_a_field_gives_texts_and_tables_and_counts_the_rest(tmp_path
         content = jsonl([name, "", None]) if name == "c.jsonl" else name.encode()
         written(tmp_path, name, gzip.compress(content) if name.endswith(".gz") else content)
     tally = Tally()
-    read = list(read_documents([str(tmp_path)], "text", tally))
-    assert [document.text for document in read] == ["a.txt", "b.md.gz", "c.jsonl"]
+    read = list(read_pieces([str(tmp_path)], "text", tally, Piped()))
+    assert [piece.text for piece in read] == ["a.txt", "b.md.gz", "c.jsonl"]
     assert tally == Tally(files=3, tables=1, rows=3, empty_rows=2, other_files=2)
 
 
@@ -216,6 +214,84 @@ def test_exact_duplicates_are_counted_and_dropped_if_asked(drop: bool) -> None:
     tally = Tally()
     texts = ["a", "é", "a ", "é", "a", "a"]
     documents = (Document(str(index), text) for index, text in enumerate(texts))
-    kept = [d.text for d in without_duplicates(documents, tally, drop=drop)]
+    found = survey(pieces_of(documents), tally, drop_duplicates=drop)
+    kept = [text for text, used in zip(texts, found.used, strict=True) if used]
     assert kept == (["a", "é", "a "] if drop else texts)
     assert (tally.duplicates, tally.duplicate_bytes) == (3, 4)
+
+
+NESTED = [
+    {"id": 1, "message": {"text": text, "n": 2}, "a.b": "x", "a": {"b": "y"}} for text in TEXTS
+]
+
+
+def in_json(rows: Any, **how: Any) -> bytes:
+    return json.dumps(rows, ensure_ascii=False, **how).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", in_json(NESTED)),
+        ("a.json", in_json(NESTED, indent=2)),
+        ("a.json", b"\xef\xbb\xbf\n" + b"\n".join(in_json(row) for row in NESTED) + b"\n"),
+        ("a.json", b"\n\n".join(in_json(row, indent=1) for row in NESTED)),
+        ("a.json.gz", gzip.compress(in_json(NESTED))),
+        ("a.ndjson", b"\n".join(in_json(row) for row in NESTED)),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 7, 2**20])
+def test_json_is_read_as_a_list_or_as_lines_with_paths_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, block: int
+) -> None:
+    monkeypatch.setattr("pellucid.text.plain._BLOCK", block)
+    path = written(tmp_path, name, content)
+    assert texts_in(path, field="message.text") == TEXTS
+    assert texts_in(path, field="a.b") == ["x"] * len(TEXTS)
+    said = refusal(path, "message.body")
+    assert "row 1: has no field 'message.body'; it has: 'id', 'message.text', 'message.n'" in said
+
+
+BROKEN_JSON = {
+    "cut short": (b'[{"text": "a"}, {"text": "b', "row 2: is not valid JSON (Unterminated"),
+    "no end": (b'[{"text": "a"}', "row 2: is not valid JSON (expected , or ] there)"),
+    "two lists": (b'[{"text": "a"}] []', "row 2: is not valid JSON (something stands behind"),
+    "early error": (
+        b'[{"text": x}, ' + b'{"text": "b"}, ' * 99 + b"1]",
+        "row 1: is not valid JSON",
+    ),
+    "deep": (b"[" * 100_000, "row 1: is not valid JSON"),
+    "texts": (b'["a"]', "row 1: expected a JSON object with the field 'text'"),
+    "number": (b"12", "row 1: expected a JSON object"),
+    "latin": (b'[{"text": "\xe9"}]', "is not UTF-8: byte 0xe9 at offset 11"),
+    "NUL byte": (b'[{"text": "a\0"}]', "has a NUL byte at offset 12"),
+    "empty": (b" ", "is empty: no row has a text"),
+    "empty list": (b"[ ]", "is empty: no row has a text"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_JSON)
+def test_broken_json_is_refused_with_file_and_row(tmp_path: Path, case: str) -> None:
+    content, expected = BROKEN_JSON[case]
+    path = written(tmp_path, "a.json", content)
+    said = refusal(path)
+    assert said.startswith(path)
+    assert expected in said
+
+
+def test_enormous_json_row_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LONGEST_ROW", 100)
+    monkeypatch.setattr("pellucid.text.plain._BLOCK", 16)
+    path = written(tmp_path, "a.json", in_json([{"text": "a"}, {"text": "b" * 10_000}]))
+    assert "row 2: is not valid JSON (more than 100 characters)" in refusal(path)
+
+
+def test_parquet_field_in_a_struct_is_found_by_its_path(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"message": {"text": text}} for text in TEXTS] + [{"message": None}]
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+    assert texts_in(str(path), field="message.text") == TEXTS
+    assert "has no field 'message.body'" in refusal(str(path), "message.body")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tokenizers
 from hypothesis import given, settings
@@ -18,7 +17,6 @@ from pellucid.text.tokenizers import (
     train_byte_pairs,
     train_bytes,
     train_characters,
-    unknown_share,
 )
 
 FEW = settings(max_examples=60, deadline=None)
@@ -102,14 +100,24 @@ def test_begin_and_end_are_explicit_and_have_no_text(tokenizer: Tokenizer) -> No
 def test_unknown_characters_are_counted_one_by_one() -> None:
     ids = CHARACTERS.encode("the éé cat")
     assert ids.count(CHARACTERS.unknown_id) == 2
-    assert unknown_share(CHARACTERS, np.array(ids)) == 0.2
     assert CHARACTERS.token(CHARACTERS.unknown_id or 0) == UNKNOWN
 
 
 @EVERY_TEXT
 def test_no_text_is_unknown_to_bytes(tokenizer: Tokenizer) -> None:
     assert tokenizer.unknown_id is None
-    assert unknown_share(tokenizer, np.array(tokenizer.encode(SCATTERED))) == 0.0
+    assert tokenizer.decode(tokenizer.encode(SCATTERED)) == SCATTERED
+
+
+@FEW
+@given(texts=st.lists(st.text(), max_size=4))
+@pytest.mark.parametrize("tokenizer", [BYTES, BYTE_PAIRS, CHARACTERS])
+def test_batch_gives_each_text_the_ids_that_it_has_alone(
+    tokenizer: Tokenizer, texts: list[str]
+) -> None:
+    texts = [*texts, f"{BEGIN} and {END}"]
+    found = [ids.tolist() for ids in tokenizer.encode_batch(texts)]
+    assert found == [tokenizer.encode(text) for text in texts]
 
 
 def test_byte_pairs_are_the_same_whenever_they_are_trained() -> None:

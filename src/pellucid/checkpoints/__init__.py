@@ -1,6 +1,6 @@
 """State to files and back: atomic, checksummed, never unpickled. Knows no loop and no model."""
 
-from pellucid.checkpoints.atomic import write_folder, write_text
+from pellucid.checkpoints.atomic import PARTIAL, write_folder, write_text
 from pellucid.checkpoints.files import (
     Checkpoint,
     load,
@@ -12,6 +12,7 @@ from pellucid.checkpoints.files import (
 from pellucid.checkpoints.retention import Shelf
 
 __all__ = [
+    "PARTIAL",
     "Checkpoint",
     "Shelf",
     "load",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -47,7 +48,7 @@ def call(arguments: argparse.Namespace) -> None:
     run = choose(
         arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
     )
-    found = runs.count_corpus(run.text)
+    found = runs.count_corpus(run.text, lambda what: print(f"{what} …", file=sys.stderr))
     tally = found.tally
     if arguments.json:
         print_json(

@@ -17,10 +17,15 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    draw,
+    embed,
     equations,
     evaluate,
     explain,
+    exporting,
+    fill,
     generate,
+    importing,
     presets,
     quiz,
     report,
@@ -31,18 +36,24 @@ from pellucid.cli import (
 )
 from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
+from pellucid.cli.words import Parser
 from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
 from pellucid.version import __version__
 
 _VERBS = (
     train,
     generate,
+    fill,
+    embed,
     explain,
     score,
     evaluate,
     data,
     tokenizer,
     presets,
+    importing,
+    exporting,
+    draw,
     attach,
     report,
     verify_resume,
@@ -53,7 +64,7 @@ _VERBS = (
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    root = argparse.ArgumentParser(
+    root = Parser(
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
-from pellucid.config import BytePairs, Run, encode, run_from_table, run_to_toml
-from pellucid.counting import flops_per_token, memory, parameter_count, parameters
-from pellucid.presets import PRESETS, diff, find
+from pellucid.config import BytePairs, Run, Transformer, encode, run_from_table, run_to_toml
+from pellucid.counting import (
+    GrowthRow,
+    flops_per_token,
+    growth,
+    memory,
+    parameter_count,
+    parameters,
+)
+from pellucid.presets import FAMILIES, PRESETS, diff, find
 
 #: A number with or without a unit, as against a name or a formula.
 _QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
+_WIDTH = 96
+_SYMBOLS = (
+    "symbols: h = n_heads, h_kv = n_kv_heads, d_k = d_head, d_v = d_value or d_head, w = window, "
+    "c = chunk, T = tokens of the text (context_length in the counts), n = tokens of the encoder's "
+    "text"
+)
 
 
 def add_to(verbs: Any) -> None:
@@ -26,7 +41,9 @@ def add_to(verbs: Any) -> None:
     comparing = actions.add_parser("diff", help="what two presets do not share")
     comparing.add_argument("left", metavar="NAME")
     comparing.add_argument("right", metavar="NAME")
-    counting = actions.add_parser("count", help="parameters, memory and FLOPs, by part")
+    counting = actions.add_parser(
+        "count", help="parameters, memory, FLOPs, and how they grow, by part"
+    )
     counting.add_argument("name", metavar="NAME")
     counting.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
     calls = ((listing, _list), (showing, _show), (comparing, _diff), (counting, _count))
@@ -40,12 +57,20 @@ def _list(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(facts)
         return
-    for name, run in PRESETS.items():
-        model = run.model
-        print(
-            f"{name:<12} {facts[name] or 'by tokenizer':>14}  {model.decoder.n_layers} layers of "
-            f"{model.d_model}, context {model.context_length}"
-        )
+    for family, presets in FAMILIES.items():
+        print(family)
+        for name, run in presets.items():
+            print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_described(run.model)}")
+
+
+def _described(model: Transformer) -> str:
+    """What a model is made of, in a line."""
+    if model.encoder is None:
+        shape = "decoder"
+    else:
+        shape = "encoder" if model.decoder is None else "encoder-decoder"
+    layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
+    return f"{shape:<16} {layers} layers of {model.d_model}, context {model.context_length:,}"
 
 
 def _size_of(run: Run) -> str | None:
@@ -75,14 +100,12 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 
 def _count(arguments: argparse.Namespace) -> None:
-    run = run_from_table({"base": arguments.name}, find, arguments.set)
-    if run.model.vocab_size is None and isinstance(run.text.tokenizer, BytePairs):
-        rows = run.text.tokenizer.vocab_size
-        run = run_from_table(encode(run), find, [f"model.vocab_size={rows}"])
+    run = with_vocabulary(run_from_table({"base": arguments.name}, find, arguments.set))
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
     flops = flops_per_token(run.model)
     bytes_needed = memory(run.model, run.optimiser, sequences=sequences, precision="float32")
+    grows = growth(run.model, precision="float32")
     if arguments.json:
         print_json(
             {
@@ -92,6 +115,7 @@ def _count(arguments: argparse.Namespace) -> None:
                 "flops_by_part": {row.part: row.forward + row.backward for row in flops},
                 "memory_bytes": sum(row.n_bytes for row in bytes_needed),
                 "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
+                "growth_by_part": {row.part: _told(row) for row in grows},
             }
         )
         return
@@ -109,11 +133,48 @@ def _count(arguments: argparse.Namespace) -> None:
     rows.append(("total", f"{sum(row.forward + row.backward for row in flops) / 1e6:,.2f} M", ""))
     print()
     _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
+    print()
+    _print_growth(grows)
+
+
+def with_vocabulary(run: Run) -> Run:
+    """The run with the vocabulary that its tokenizer will have, where that says how large."""
+    if run.model.vocab_size is not None or not isinstance(run.text.tokenizer, BytePairs):
+        return run
+    rows = run.text.tokenizer.vocab_size
+    return replace(run, model=replace(run.model, vocab_size=rows))
+
+
+def _print_growth(grows: Sequence[GrowthRow]) -> None:
+    _print_table(
+        ("growth with the length T", "layers", "work", "memory", "one more token"),
+        [(row.part, str(row.layers), row.work, row.memory, row.step) for row in grows],
+    )
+    for row in grows:
+        print()
+        print(textwrap.fill(f"{row.part}: {row.words}.", _WIDTH))
+        print(f"  FLOPs of a layer over a text: {row.work_formula}")
+        if row.kept_formula != "none":
+            print(f"  kept by a layer in generation: {row.kept_formula}")
+            print(f"  kept by all of them, in float32: {_kept(row)}")
+    print()
+    print(textwrap.fill(_SYMBOLS, _WIDTH))
+
+
+def _kept(row: GrowthRow) -> str:
+    cached = f"{row.cache_bytes_per_token:,} bytes per token" if row.cache_bytes_per_token else ""
+    state = f"{row.state_bytes:,} bytes once" if row.state_bytes else ""
+    return " and ".join(kept for kept in (cached, state) if kept)
+
+
+def _told(row: GrowthRow) -> dict[str, object]:
+    return {key: value for key, value in asdict(row).items() if key != "part"}
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = [head, *rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    body = rows if len(head) == 3 else table
+    widths = [max(len(row[column]) for row in body) for column in range(len(head))]
     for row in table:
         cells = [
             cell.rjust(width) if _QUANTITY.fullmatch(cell) else cell.ljust(width)

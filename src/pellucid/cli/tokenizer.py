@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from pellucid.errors import TextError
 
 if TYPE_CHECKING:
     from pellucid import config
-    from pellucid.text import Document, Tokenizer
+    from pellucid.text import Piece, Tokenizer
     from pellucid.text.merges import WordMerges
 
 _KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
@@ -70,6 +70,14 @@ def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     return choices[kind]()
 
 
+def _reader(paths: list[str]) -> Callable[[], Iterator[Piece]]:
+    """Reads the texts from their start, as often as it is called."""
+    from pellucid import text
+
+    piped = text.Piped()
+    return lambda: text.read_pieces(paths, None, text.Tally(), piped)
+
+
 def _train(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
@@ -77,10 +85,10 @@ def _train(arguments: argparse.Namespace) -> None:
     if out.exists():
         raise TextError(f"{out} is there already and is not overwritten: name another with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
-    documents = text.documents_from(arguments.paths)
-    tokenizer = text.assemble_tokenizer(choice, documents)
+    read = _reader(arguments.paths)
+    tokenizer = text.assemble_tokenizer(choice, text.training_texts(read()))
     tokenizer.save(out)
-    facts = asdict(text.measure(tokenizer, documents))
+    facts = asdict(text.measure(tokenizer, read()))
     if arguments.json:
         print_json({"file": str(out), "sha256": tokenizer.sha256, **facts})
         return
@@ -89,7 +97,9 @@ def _train(arguments: argparse.Namespace) -> None:
     if facts["unknown"]:
         print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
     if facts["changed"]:
-        print(f"not given back as they were: {facts['changed']:,} of {len(documents):,} documents")
+        print(
+            f"not given back as they were: {facts['changed']:,} of {facts['documents']:,} documents"
+        )
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -136,20 +146,20 @@ def _compare(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
     others = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
-    documents = text.documents_from(arguments.paths)
-    parts = text.split(documents, 0.1)
+    read = _reader(arguments.paths)
+    parts = text.part(read, text.survey(read(), text.Tally(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)
-        tokenizer = text.assemble_tokenizer(choice, parts.train)
-        rows[kind] = _row(tokenizer, parts.held_out, trained_here=True)
+        tokenizer = text.assemble_tokenizer(choice, text.training_texts(parts.train.pieces()))
+        rows[kind] = _row(tokenizer, parts.held_out.pieces(), trained_here=True)
     for path, tokenizer in others.items():
         name = f"./{path}" if path in rows else path
-        rows[name] = _row(tokenizer, parts.held_out, trained_here=False)
+        rows[name] = _row(tokenizer, parts.held_out.pieces(), trained_here=False)
     if arguments.json:
         print_json(rows)
         return
-    n_bytes = sum(len(document.text.encode()) for document in parts.held_out)
+    n_bytes = parts.held_out.n_bytes
     print(f"trained on 90% of the text, measured on the rest: {n_bytes:,} bytes\n")
     print(
         f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
@@ -168,7 +178,7 @@ def _compare(arguments: argparse.Namespace) -> None:
         print(f"{label}  {name}")
 
 
-def _row(tokenizer: Tokenizer, held_out: Sequence[Document], *, trained_here: bool) -> Any:
+def _row(tokenizer: Tokenizer, held_out: Iterable[Piece], *, trained_here: bool) -> Any:
     from pellucid import text
 
     found = text.measure(tokenizer, held_out)

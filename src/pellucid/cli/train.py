@@ -22,9 +22,9 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "train",
         help="train a model on text",
-        description="Train a model on text files, tables (.jsonl, .csv, .tsv, .parquet; .gz or "
-        ".zst) or folders of them (or - for standard input). Without any, on the documentation in "
-        "Python's standard library.",
+        description="Train a model on text files, tables (.jsonl, .json, .csv, .tsv, .parquet; .gz "
+        "or .zst) or folders of them (or - for standard input). Without any, on the documentation "
+        "in Python's standard library.",
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'

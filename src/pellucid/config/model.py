@@ -10,12 +10,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pellucid.config.attention import Alternating, Attention, MultiHead, OneAttention
+from pellucid.config.attention import (
+    Alternating,
+    Attention,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+)
 from pellucid.config.checks import at_least, fraction, positive
 from pellucid.config.feed_forward import Activation, FeedForward
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
-from pellucid.config.positions import Positions, Rotary, Sinusoidal
+from pellucid.config.positions import (
+    ALiBi,
+    BucketedBias,
+    Positions,
+    Rotary,
+    ShawRelative,
+    Sinusoidal,
+)
 from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
 
@@ -45,10 +59,26 @@ class Stack:
         fraction("dropout", self.dropout)
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
-        if self.cross_attention is not None and isinstance(self.residual, Parallel):
+        self._check_scores()
+        cross = self.cross_attention
+        if cross is not None and (cross.qk_norm is not None or cross.window is not None):
+            raise ConfigError(
+                "cross_attention must have neither qk_norm nor window: it looks at all of what "
+                "the encoder made, as it is; leave them out"
+            )
+        if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
                 "residual must not be Parallel in a decoder with cross_attention: what it looks "
                 "for depends on what attention found"
+            )
+
+    def _check_scores(self) -> None:
+        scored = isinstance(self.positions, ShawRelative | BucketedBias | ALiBi)
+        if scored and all(isinstance(layer, LinearAttention) for layer in self.pattern):
+            raise ConfigError(
+                f"positions must not be {type(self.positions).__name__} where every layer is "
+                "LinearAttention: it forms no scores that positions could be added to; take "
+                "Rotary, Learned, Sinusoidal or NoPositions"
             )
 
     def _check_rotary(self, rotary: Rotary) -> None:
@@ -174,6 +204,13 @@ class Transformer:
         if not self.stacks:
             raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
         self._check_cross_attention()
+        if self.encoder is not None and any(
+            isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
+        ):
+            raise ConfigError(
+                "encoder.attention must not be NeuralMemory: a memory is written from left to "
+                "right, and an encoder looks both ways"
+            )
         for stack in self.stacks:
             self._check_widths(stack)
 
@@ -190,7 +227,7 @@ class Transformer:
         if self.encoder is not None and not crossed:
             raise ConfigError(
                 "decoder.cross_attention is missing: without it the decoder would not see what "
-                "the encoder made"
+                'the encoder made. For an encoder alone, say decoder = "none" where a base has one'
             )
 
     def _check_widths(self, stack: Stack) -> None:

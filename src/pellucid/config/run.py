@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
-from pellucid.config.model import Transformer
+from pellucid.config.model import LanguageHead, Transformer
 from pellucid.config.text import Text
 from pellucid.config.training import Objective, Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
@@ -32,6 +32,22 @@ class Run:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be between 0 and 2^63 - 1, was {self.seed}")
+
+    def check_objective(self) -> None:
+        """Refuse what the objective cannot train.
+
+        Not asked when a run is made: it can be shown, compared and counted all the same.
+
+        Raises:
+            ConfigError: the model is not a decoder with a language head.
+        """
+        if self.model.encoder is not None or not isinstance(self.model.head, LanguageHead):
+            has = "an encoder" if self.model.encoder is not None else "no language head"
+            raise ConfigError(
+                f"objective NextToken trains a decoder alone, with a language head, and this model "
+                f"has {has}: what it is trained for is not there yet; choose a preset that is a "
+                "decoder (pellucid presets list)"
+            )
 
 
 def run_to_toml(run: Run) -> str:

@@ -21,7 +21,7 @@ class StandardLibrary:
 class Files:
     """Text files and tables, folders of them, patterns, or "-" for standard input.
 
-    `field` is what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
+    `field` is what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV and Parquet.
     """
 
     paths: tuple[str, ...]

@@ -10,15 +10,25 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pellucid.config import (
-    MLP,
-    FeedForward,
-    GatedMLP,
-    LayerNorm,
+    ALiBi,
+    BucketedBias,
+    LanguageHead,
     Learned,
-    MultiHead,
-    Norm,
-    RMSNorm,
+    NoPositions,
+    Rotary,
+    ShawRelative,
+    Sinusoidal,
     Transformer,
+)
+from pellucid.counting.formulas import Symbols, times, whole
+from pellucid.counting.layers import AlikeLayers, NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.parts import (
+    Part,
+    attention_part,
+    block_norms,
+    feed_forward_part,
+    norm_part,
+    transform_part,
 )
 
 
@@ -30,29 +40,22 @@ class ParameterRow:
     times: int
     count: int
     formula: str
+    #: of `count`, those in hidden matrices: neither embeddings nor head, nor gains and biases
+    hidden: int = 0
 
 
 def parameters(model: Transformer) -> list[ParameterRow]:
-    """The parts of `model` that hold parameters, in the order in which a token meets them."""
-    d, rows, stack = model.d_model, model.rows, model.decoder
-    n = stack.n_layers
-    table = [ParameterRow("token embedding", 1, rows * d, "vocab_size d_model")]
-    if isinstance(stack.positions, Learned):
-        count = model.context_length * d
-        table.append(ParameterRow("position embedding", 1, count, "context_length d_model"))
-    norm, norm_formula = _norm(stack.norm, d)
-    attention, attention_formula = _attention(stack.attention, d)
-    feed_forward, feed_forward_formula = _feed_forward(stack.feed_forward, d)
-    table += [
-        ParameterRow("attention", n, n * attention, f"n_layers ({attention_formula})"),
-        ParameterRow("feed-forward", n, n * feed_forward, f"n_layers ({feed_forward_formula})"),
-        ParameterRow("norms of the blocks", 2 * n, 2 * n * norm, f"2 n_layers ({norm_formula})"),
-    ]
-    if stack.final_norm:
-        table.append(ParameterRow("final norm", 1, norm, norm_formula))
-    if not model.embedding.tied:
-        table.append(ParameterRow("head", 1, rows * d, "vocab_size d_model"))
-    return table
+    """The parts of `model` that hold parameters, in the order in which a token meets them.
+
+    The symbols in the formulas are those of docs/notation.md.
+    """
+    table = [_embedding("token embedding", "vocab_size d_model", symbols(model))]
+    if model.embedding.segments is not None:
+        known = symbols(model) | {"segments": model.embedding.segments}
+        table.append(_embedding("segment embedding", "segments d_model", known))
+    for named in stacks(model):
+        table += _stack(model, named)
+    return table + _head(model)
 
 
 def parameter_count(model: Transformer) -> int:
@@ -60,46 +63,108 @@ def parameter_count(model: Transformer) -> int:
     return sum(row.count for row in parameters(model))
 
 
-def _norm(norm: Norm, width: int) -> tuple[int, str]:
-    match norm:
-        case LayerNorm(bias=True):
-            return 2 * width, "2 d_model"
-        case LayerNorm() | RMSNorm():
-            return width, "d_model"
+def symbols(model: Transformer, named: NamedStack | None = None) -> dict[str, int]:
+    """What formulas call the numbers of a model, and of one of its stacks."""
+    known = {
+        "vocab_size": model.rows,
+        "context_length": model.context_length,
+        "T": model.context_length,
+        "d_model": model.d_model,
+    }
+    if named is None:
+        return known
+    return known | {"n_layers": named.stack.n_layers, "d_ff": named.stack.feed_forward.d_ff}
+
+
+def attention_row(model: Transformer, named: NamedStack, layers: AlikeLayers) -> ParameterRow:
+    """The attention of layers that are alike."""
+    known = symbols(model, named) | attention_symbols(layers.attention)
+    part = attention_part(layers.attention, named.stack)
+    return _layers(layers.name, layers.layers, part, known, layers.number)
+
+
+def cross_attention_row(model: Transformer, named: NamedStack) -> ParameterRow | None:
+    """What looks at the encoder, where anything does."""
+    cross, n = named.stack.cross_attention, named.stack.n_layers
+    if cross is None:
+        return None
+    known = symbols(model, named) | attention_symbols(cross)
+    return _layers("cross attention", n, attention_part(cross, named.stack), known)
+
+
+def feed_forward_row(model: Transformer, named: NamedStack) -> ParameterRow:
+    """The feed-forward of all layers of a stack."""
+    part = feed_forward_part(named.stack.feed_forward, named.stack)
+    name, known = f"{named.prefix}feed-forward", symbols(model, named)
+    return _layers(name, named.stack.n_layers, part, known)
+
+
+def _stack(model: Transformer, named: NamedStack) -> list[ParameterRow]:
+    stack, prefix, known = named.stack, named.prefix, symbols(model, named)
+    table = _positions(model, named)
+    if stack.input_norm is not None:
+        table.append(_one(f"{prefix}input norm", norm_part(stack.input_norm), known))
+    table += [attention_row(model, named, layers) for layers in alike(named)]
+    cross = cross_attention_row(model, named)
+    table += [] if cross is None else [cross]
+    table.append(feed_forward_row(model, named))
+    each, n = norm_part(stack.norm).vectors, block_norms(stack)
+    norms = _one(f"{prefix}norms of the blocks", Part("0", f"{n} n_layers ({each})"), known)
+    table.append(
+        ParameterRow(norms.part, n * stack.n_layers, norms.count, norms.formula, norms.hidden)
+    )
+    if stack.final_norm:
+        table.append(_one(f"{prefix}final norm", norm_part(stack.norm), known))
+    return table
+
+
+def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
+    positions, prefix = named.stack.positions, named.prefix
+    known = symbols(model, named) | attention_symbols(named.stack.layers[0])
+    match positions:
+        case Learned():
+            return [_embedding(f"{prefix}position embedding", "context_length d_model", known)]
+        case BucketedBias(n_buckets=n):
+            known |= {"n_buckets": n}
+            return [_embedding(f"{prefix}position bias", "n_buckets h", known)]
+        case ShawRelative(max_distance=furthest, values=values):
+            formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
+            known |= {"max_distance": furthest}
+            return [_embedding(f"{prefix}relative positions", formula, known)]
+        case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
+            return []
         case _:
-            assert_never(norm)
+            assert_never(positions)
 
 
-def _attention(attention: MultiHead, d_model: int) -> tuple[int, str]:
-    queries = attention.n_heads * attention.d_head
-    keys = attention.n_kv_heads * attention.d_head
-    count = d_model * (queries + 2 * keys) + queries * d_model
-    formula = "d_model d_head (n_heads + 2 n_kv_heads) + n_heads d_head d_model"
-    if attention.qkv_bias:
-        count += queries + 2 * keys
-        formula += " + d_head (n_heads + 2 n_kv_heads)"
-    if attention.out_bias:
-        count += d_model
-        formula += " + d_model"
-    if attention.qk_norm is not None:
-        each, _ = _norm(attention.qk_norm, attention.d_head)
-        count += 2 * each
-        formula += f" + {2 * each // attention.d_head} d_head"
-    return count, formula
+def _head(model: Transformer) -> list[ParameterRow]:
+    known, table = symbols(model), list[ParameterRow]()
+    if model.pooler:
+        table.append(_one("pooler", Part("d_model^2", "d_model"), known))
+    head = model.head
+    if not isinstance(head, LanguageHead):
+        return table
+    if head.transform is not None:
+        table.append(_one("head transform", transform_part(head.transform), known))
+    if not model.embedding.tied:
+        table.append(_embedding("head", "vocab_size d_model", known))
+    if head.bias:
+        table.append(_one("head bias", Part("0", "vocab_size"), known))
+    return table
 
 
-def _feed_forward(feed_forward: FeedForward, d_model: int) -> tuple[int, str]:
-    d_ff = feed_forward.d_ff
-    match feed_forward:
-        case MLP():
-            matrices, biases = 2, d_ff + d_model
-            bias_formula = " + d_ff + d_model"
-        case GatedMLP():
-            matrices, biases = 3, 2 * d_ff + d_model
-            bias_formula = " + 2 d_ff + d_model"
-        case _:
-            assert_never(feed_forward)
-    count, formula = matrices * d_model * d_ff, f"{matrices} d_model d_ff"
-    if feed_forward.bias:
-        return count + biases, formula + bias_formula
-    return count, formula
+def _embedding(name: str, formula: str, known: Symbols) -> ParameterRow:
+    return ParameterRow(name, 1, whole(formula, known), formula)
+
+
+def _one(name: str, part: Part, known: Symbols) -> ParameterRow:
+    hidden = whole(part.matrices, known)
+    return ParameterRow(name, 1, whole(part.formula, known), part.formula, hidden)
+
+
+def _layers(
+    name: str, layers: int, part: Part, known: Symbols, number: str = "n_layers"
+) -> ParameterRow:
+    formula = times(layers, number, part.formula)
+    hidden = layers * whole(part.matrices, known)
+    return ParameterRow(name, layers, whole(formula, known), formula, hidden)

@@ -49,6 +49,7 @@ class Panel:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
+        self._passing: Live | None = None
         self._drawn = 0.0
         self._losses = History()
         self._before: float | None = None
@@ -67,9 +68,11 @@ class Panel:
 
     def __call__(self, event: events.Event) -> None:
         self._take_back()
+        if not (isinstance(event, events.Preparing) and event.fleeting):
+            self._end_passing()
         match event:
             case events.Preparing():
-                self._console.print(Text(lines_of(event)[0], style="dim"))
+                self._prepare(event)
                 return
             case events.Started() | events.Resumed():
                 self._started = event if isinstance(event, events.Started) else self._started
@@ -96,11 +99,28 @@ class Panel:
 
     def close(self) -> None:
         """Leave the last panel standing."""
+        self._end_passing()
         if self._live is not None:
             self._take_back()
             self._live.update(self._frame(), refresh=True)
             self._live.stop()
             self._live = None
+
+    def _prepare(self, event: events.Preparing) -> None:
+        line = Text(lines_of(event)[0], style="dim")
+        if not (event.fleeting and self._console.is_terminal):
+            self._console.print(line)
+            return
+        if self._passing is None:
+            self._passing = Live(console=self._console, auto_refresh=False, transient=True)
+            self._passing.start()
+        self._passing.update(line, refresh=True)
+
+    def _end_passing(self) -> None:
+        """Take away the line that said how far the work had come."""
+        if self._passing is not None:
+            self._passing.stop()
+            self._passing = None
 
     def _draw(self, *, final: bool) -> None:
         if self._logged is None and self._sampled is None:

@@ -1,26 +1,40 @@
 """A model and a prompt in, text out. Knows nothing of training."""
 
+from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
 from pellucid.generation.generate import (
     Chosen,
     Continuation,
     continue_ids,
     continue_tokens,
     generate,
-    seen_past_context,
     stream,
-    window_start,
 )
+from pellucid.generation.reading import Reader, seen_past_context, window_start
 from pellucid.generation.sampling import Sampling, choose
+from pellucid.generation.search import Found, beam_search, beam_search_ids
+from pellucid.generation.starts import Start, encode, pad, start
 
 __all__ = [
+    "Beams",
     "Chosen",
     "Continuation",
+    "EarlyStopping",
+    "Found",
+    "Hypothesis",
+    "Reader",
     "Sampling",
+    "Search",
+    "Start",
+    "beam_search",
+    "beam_search_ids",
     "choose",
     "continue_ids",
     "continue_tokens",
+    "encode",
     "generate",
+    "pad",
     "seen_past_context",
+    "start",
     "stream",
     "window_start",
 ]

@@ -3,6 +3,8 @@
 Comes in: a model, a tokenizer, prompts. Goes out: ids, texts, whole characters as they become
 known. It does not know how the model was trained.
 
+An encoder-decoder reads the prompts with its encoder, once, and writes from nothing.
+
 Prompts of a batch all start at position 0. The common length is read in one pass; then rows whose
 prompt is longer are fed their own tokens while the others already write. So no row is padded, no
 row changes another, and no mask is needed.
@@ -18,9 +20,11 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.generation.reading import Reader
 from pellucid.generation.sampling import Sampling, choose
+from pellucid.generation.starts import start
 from pellucid.maths import repetition_penalty
-from pellucid.model import KeyValueCache, Transformer
+from pellucid.model import Encoded, Transformer
 from pellucid.text import Tokenizer
 
 
@@ -50,36 +54,20 @@ class Continuation:
     log_p: tuple[float, ...] = field(compare=False)
 
 
-def window_start(length: int, context_length: int) -> int:
-    """Where the model's view of a text of `length` tokens starts.
-
-    It moves by half a context at a time, so that a cache is rebuilt rarely; it depends on the
-    length alone, so that with and without a cache the same tokens are seen.
-    """
-    if length <= context_length:
-        return 0
-    half = max(1, context_length // 2)
-    return -(-(length - context_length) // half) * half
-
-
-def seen_past_context(context_length: int) -> str:
-    """What the model sees of a text that outgrew its context, in words."""
-    least = context_length - max(1, context_length // 2) + 1
-    return f"the latest {least:,} to {context_length:,} tokens"
-
-
 def continue_tokens(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
     *,
+    encoded: Encoded | None = None,
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
 ) -> Iterator[list[Chosen | None]]:
     """The next token of each prompt, again and again; None while a row still reads its prompt.
 
-    Row r draws from a generator of its own, seeded by (seed, r). `when_outgrown` is called once,
-    when a text first outgrew the context: from there on the model sees its latest tokens alone.
+    `encoded` is what an encoder made of each row's source. Row r draws from a generator of its own,
+    seeded by (seed, r). `when_outgrown` is called once, when a text first outgrew the context: from
+    there on the model sees its latest tokens alone.
 
     Raises:
         PellucidError: a prompt is empty.
@@ -91,7 +79,7 @@ def continue_tokens(
     lengths = [len(prompt) for prompt in prompts]
     known = min(lengths)
     ids = torch.tensor([list(prompt[:known]) for prompt in prompts], device=device)
-    reader = _Reader(model, cached=cache)
+    reader = Reader(model, cached=cache, encoded=encoded)
     while True:
         logits = reader.next_logits(ids)
         if when_outgrown is not None and reader.start > 0:
@@ -144,30 +132,6 @@ def _log_p_of(logits: Tensor, chosen: Tensor) -> Tensor:
     return wide.gather(1, chosen[:, None])[:, 0] - wide.logsumexp(dim=-1)
 
 
-class _Reader:
-    """The logits after a growing text, from what is new in it or from all of it."""
-
-    def __init__(self, model: Transformer, *, cached: bool) -> None:
-        self.model = model
-        self.cached = cached
-        self.caches: list[KeyValueCache] | None = None
-        self.start = 0
-
-    @torch.inference_mode()
-    def next_logits(self, ids: Tensor) -> Tensor:
-        self.model.eval()
-        length = ids.shape[1]
-        start = window_start(length, self.model.context_length)
-        moved, self.start = start != self.start, start
-        if not self.cached:
-            return self.model(ids[:, start:])[:, -1].float()
-        if self.caches is None or moved:
-            self.caches = self.model.new_caches()
-        unseen = start + self.caches[0].length
-        hidden = self.model.hidden_states(ids[:, unseen:], self.caches)[:, -1]
-        return self.model.logits(hidden).float()
-
-
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
@@ -178,13 +142,25 @@ def stream(
 ) -> Iterator[str]:
     """The continuation of one prompt, in whole characters, as they become known.
 
-    `when_outgrown` as in `continue_tokens`.
+    An encoder-decoder looks at the prompt and writes anew. `when_outgrown` as in `continue_tokens`.
+
+    Raises:
+        TextError: the prompt is not text.
+        PellucidError: the model writes nothing. Both at once, before a piece is asked for.
     """
-    ids = tokenizer.encode_prompt(prompt)
-    emit = _writer(tokenizer, ids)
+    (ids,), encoded = start(model, tokenizer, [prompt])
+    written = continue_tokens(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
+    return _pieces(written, tokenizer, writer(tokenizer, ids), sampling)
+
+
+def _pieces(
+    written: Iterator[list[Chosen | None]],
+    tokenizer: Tokenizer,
+    emit: Callable[[int], str],
+    sampling: Sampling,
+) -> Iterator[str]:
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
-    written = continue_tokens(model, [ids], sampling, when_outgrown=when_outgrown)
     for count, (chosen,) in enumerate(written, start=1):
         if chosen is None or chosen.token_id == tokenizer.end_id:
             break
@@ -214,15 +190,20 @@ def generate(
 ) -> list[Continuation]:
     """The continuations of a batch of prompts, in whole characters.
 
-    `when_outgrown` as in `continue_tokens`.
+    An encoder-decoder looks at the prompts and writes anew. `when_outgrown` as in
+    `continue_tokens`.
 
     Raises:
         TextError: a prompt is not text.
+        PellucidError: the model is an encoder.
     """
-    ids = [tokenizer.encode_prompt(prompt) for prompt in prompts]
-    rows = [_Row(_writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
-    written = continue_tokens(model, ids, sampling, when_outgrown=when_outgrown) if rows else ()
-    for tokens in written:
+    ids, encoded = start(model, tokenizer, prompts)
+    rows = [_Row(writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
+    if not rows:
+        return []
+    for tokens in continue_tokens(
+        model, ids, sampling, encoded=encoded, when_outgrown=when_outgrown
+    ):
         for row, chosen in zip(rows, tokens, strict=True):
             if chosen is not None and row.stopped is None:
                 row.take(chosen)
@@ -259,7 +240,7 @@ class _Row:
             self.stopped = "length"
 
 
-def _writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
+def writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
     """From each id that follows `ids` to the text that became whole with it."""
     emit = tokenizer.stream()
     for token_id in ids:

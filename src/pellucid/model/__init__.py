@@ -17,6 +17,8 @@ from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
 from pellucid.model.heads import Head, HeadTransform
+from pellucid.model.linear_attention import LinearAttention
+from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
 from pellucid.model.relative import ALiBi, BucketedBias, ShawRelative
@@ -50,7 +52,9 @@ __all__ = [
     "KeyValueCache",
     "LayerNorm",
     "Learned",
+    "LinearAttention",
     "MultiHeadAttention",
+    "NeuralMemory",
     "NoCache",
     "NoPositions",
     "ParallelBlock",

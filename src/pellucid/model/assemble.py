@@ -26,6 +26,8 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.heads import Head
 from pellucid.model.initialisation import initialise
+from pellucid.model.linear_attention import LinearAttention
+from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
 from pellucid.model.transformer import Transformer
@@ -130,8 +132,24 @@ def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
                 norms=_query_key_norms(attention),
                 window=attention.window,
             )
-        case config.LinearAttention() | config.NeuralMemory():
-            raise NotImplementedError
+        case config.LinearAttention():
+            return LinearAttention(
+                d_model=d_model,
+                n_heads=attention.n_heads,
+                d_head=attention.d_head,
+                qkv_bias=attention.qkv_bias,
+                out_bias=attention.out_bias,
+                chunk=attention.chunk,
+            )
+        case config.NeuralMemory():
+            return NeuralMemory(
+                d_model=d_model,
+                n_heads=attention.n_heads,
+                d_head=attention.d_head,
+                window=attention.window,
+                chunk=attention.chunk,
+                frozen=attention.frozen,
+            )
         case _:
             assert_never(attention)
 

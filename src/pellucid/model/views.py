@@ -37,6 +37,10 @@ class View(NamedTuple):
     #: True where a token is real, where some are padding
     padding: Bool[Tensor, "batch keys"] | None = None
     documents: Int[Tensor, "batch time"] | None = None
+    #: how many tokens at the beginning of each row all others may look at, where some are
+    prefix: Int[Tensor, " batch"] | None = None
+    #: the stack is causal, however the mask says it: for layers that read from left to right
+    forwards: bool = False
 
     def within(self, window: int | None, n_queries: int, device: torch.device) -> View:
         """This view, each query seeing keys less than `window` away: itself alone, if that is 1."""
@@ -83,6 +87,7 @@ def look(
             "documents and prefix cannot be continued from a cache: pass all tokens at once, "
             "or leave them out"
         )
+    forwards = causal
     mask = None if padding is None else padding[:, None, None, :]
     if causal and n_queries > 1 and not _kernel_can(start, padding, documents, prefix):
         order = distances(start, n_queries, device) <= 0
@@ -101,6 +106,8 @@ def look(
         places=None if documents is None else _places(documents),
         padding=padding,
         documents=documents,
+        prefix=prefix,
+        forwards=forwards,
     )
 
 

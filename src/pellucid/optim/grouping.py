@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
+#: How torch names the lengths of the rows under weight norm: a matrix of one column.
+_LENGTHS = ".parametrizations.weight.original0"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -44,8 +47,9 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     """Split trainable parameters into hidden matrices, embeddings with the head, and vectors.
 
     Matrices shrink under weight decay; gains and biases do not: their scale is their meaning.
-    Embeddings and the head are matrices by shape, but each row is a token's own vector: they decay,
-    and are never orthogonalised.
+    Embeddings, tables of positions and the head are matrices by shape, but each row is a vector of
+    its own, of a token or a distance: they decay, and are never orthogonalised. The lengths that
+    weight norm keeps apart from directions are gains.
     """
     hidden: dict[str, nn.Parameter] = {}
     embeddings: dict[str, nn.Parameter] = {}
@@ -53,9 +57,9 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     for name, parameter in named:
         if not parameter.requires_grad:
             continue
-        if parameter.ndim < 2:
+        if parameter.ndim < 2 or name.endswith(_LENGTHS):
             vectors[name] = parameter
-        elif "embedding" in name or name.startswith("head."):
+        elif "embedding" in name or ".positions." in name or name.startswith("head."):
             embeddings[name] = parameter
         else:
             hidden[name] = parameter

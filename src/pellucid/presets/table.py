@@ -12,17 +12,50 @@ from typing import Any, cast
 
 from pellucid.config import Run, encode
 from pellucid.errors import ConfigError
+from pellucid.presets.bert import BERT_BASE, BERT_LARGE, MINILM_L6
+from pellucid.presets.gemma import GEMMA2_2B
 from pellucid.presets.gpt2 import GPT2, GPT2_LARGE, GPT2_MEDIUM, GPT2_XL
-from pellucid.presets.llama import LLAMA2_7B
+from pellucid.presets.llama import LLAMA2_7B, LLAMA3_2_1B, LLAMA3_8B
+from pellucid.presets.mistral import MISTRAL_7B
 from pellucid.presets.nano import NANO
+from pellucid.presets.olmo import OLMO2_1B
+from pellucid.presets.pythia import PYTHIA_1B, PYTHIA_70M, PYTHIA_160M, PYTHIA_410M
+from pellucid.presets.qwen import QWEN2_0_5B, QWEN3_0_6B, QWEN3_1_7B
+from pellucid.presets.t5 import T5_1_1_BASE, T5_1_1_SMALL, T5_BASE, T5_SMALL
+from pellucid.presets.transformer import TRANSFORMER_BASE, TRANSFORMER_BIG
+
+#: The presets of each family, the oldest first after our own.
+FAMILIES: Mapping[str, Mapping[str, Run]] = {
+    "pellucid": {"nano": NANO},
+    "Transformer": {"transformer-base": TRANSFORMER_BASE, "transformer-big": TRANSFORMER_BIG},
+    "BERT": {"bert-base": BERT_BASE, "bert-large": BERT_LARGE, "minilm-l6": MINILM_L6},
+    "GPT-2": {
+        "gpt2": GPT2,
+        "gpt2-medium": GPT2_MEDIUM,
+        "gpt2-large": GPT2_LARGE,
+        "gpt2-xl": GPT2_XL,
+    },
+    "T5": {
+        "t5-small": T5_SMALL,
+        "t5-base": T5_BASE,
+        "t5-1.1-small": T5_1_1_SMALL,
+        "t5-1.1-base": T5_1_1_BASE,
+    },
+    "Pythia": {
+        "pythia-70m": PYTHIA_70M,
+        "pythia-160m": PYTHIA_160M,
+        "pythia-410m": PYTHIA_410M,
+        "pythia-1b": PYTHIA_1B,
+    },
+    "Llama": {"llama2-7b": LLAMA2_7B, "llama3-8b": LLAMA3_8B, "llama3.2-1b": LLAMA3_2_1B},
+    "Mistral": {"mistral-7b": MISTRAL_7B},
+    "Qwen": {"qwen2-0.5b": QWEN2_0_5B, "qwen3-0.6b": QWEN3_0_6B, "qwen3-1.7b": QWEN3_1_7B},
+    "Gemma": {"gemma2-2b": GEMMA2_2B},
+    "OLMo": {"olmo2-1b": OLMO2_1B},
+}
 
 PRESETS: Mapping[str, Run] = {
-    "nano": NANO,
-    "gpt2": GPT2,
-    "gpt2-medium": GPT2_MEDIUM,
-    "gpt2-large": GPT2_LARGE,
-    "gpt2-xl": GPT2_XL,
-    "llama2-7b": LLAMA2_7B,
+    name: run for family in FAMILIES.values() for name, run in family.items()
 }
 
 

@@ -4,21 +4,33 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
+from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
 from pellucid.runs.evaluation import Evaluation, evaluate
+from pellucid.runs.filling import Filling, Mask, fill
 from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
 from pellucid.runs.resume import resume
 from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
-from pellucid.runs.speak import generate
+from pellucid.runs.speak import beam_search, generate
 from pellucid.runs.train import train, train_config
 from pellucid.runs.verify import ResumeProof, verify_resume
 
 __all__ = [
+    "POOLS",
     "CorpusReport",
     "Evaluation",
+    "Exported",
+    "Filling",
+    "Imported",
+    "Kind",
     "Likely",
+    "Mask",
+    "Neighbour",
+    "Pool",
     "Prediction",
     "ResumeProof",
     "Run",
@@ -26,12 +38,20 @@ __all__ = [
     "Score",
     "ScoredToken",
     "attach",
+    "beam_search",
     "count_corpus",
+    "embed",
     "evaluate",
     "existing_folder",
+    "export_run",
+    "fill",
     "generate",
+    "import_model",
+    "kind_of",
     "load",
+    "neighbours",
     "next_token",
+    "ranked",
     "read_events",
     "resume",
     "score",

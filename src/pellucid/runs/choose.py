@@ -36,9 +36,9 @@ def choose(
     Raises:
         ConfigError: an unknown preset, key or kind, or more than one length.
     """
-    table: dict[str, Any] = {"base": preset}
-    if config_file is not None:
-        table |= read_toml(Path(config_file))
+    said = {} if config_file is None else read_toml(Path(config_file))
+    # a file that says its format is a run's own, and whole: nothing stands below it
+    table: dict[str, Any] = said if "format" in said else {"base": preset} | said
     run = run_from_table(table, find, settings)
     lengths = (
         ("steps", config.Steps, steps),

@@ -5,11 +5,21 @@ Comes in: a config's text. Goes out: counts. Nothing is written. It does not kno
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from pellucid import config
-from pellucid.text import Tally, assemble_documents, assemble_tokenizer, split
-from pellucid.text.shards import content_hash
+from pellucid.runs.pace import Pace, Say, silent
+from pellucid.text import (
+    Tally,
+    assemble_corpus,
+    assemble_tokenizer,
+    encoded,
+    hashed,
+    part,
+    survey,
+    training_texts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,27 +41,34 @@ class CorpusReport:
         return self.n_bytes / self.n_tokens
 
 
-def count_corpus(text: config.Text) -> CorpusReport:
-    """Read a corpus as training would, and count.
+def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
+    """Read a corpus as training would, and count; `now` is told how far it has come.
 
     The tokenizer is trained on the training split, as for a run.
 
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
-    documents, tally = assemble_documents(text)
-    parts = split(documents, text.held_out)
-    tokenizer = assemble_tokenizer(text.tokenizer, parts.train)
-    used = [*parts.train, *parts.held_out]
-    sizes = [len(document.text.encode()) for document in documents]
-    longest = max(range(len(sizes)), key=sizes.__getitem__)
+    read, tally = assemble_corpus(text.corpus), Tally()
+    pieces = Pace(now, "reading the text").along(read(tally))
+    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
+    parts = part(lambda: read(Tally()), found, text.held_out)
+    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
+    tokenizer = assemble_tokenizer(text.tokenizer, training_texts(parts.train.pieces(), watch))
+    watch = Pace(now, "encoding the text", found.n_bytes)
+    digest = hashlib.sha256()
+    n_tokens = sum(
+        len(each.ids)
+        for side in (parts.train, parts.held_out)
+        for each in encoded(hashed(side, digest), tokenizer, watch=watch)
+    )
     return CorpusReport(
-        documents=len(documents),
-        n_bytes=sum(sizes),
-        n_tokens=sum(len(tokenizer.encode_document(document.text)) for document in used),
+        documents=found.documents,
+        n_bytes=found.n_bytes,
+        n_tokens=n_tokens,
         vocab_size=tokenizer.vocab_size,
-        longest_bytes=sizes[longest],
-        longest=documents[longest].name,
-        sha256=content_hash(used),
+        longest_bytes=int(found.sizes.max()),
+        longest=found.longest,
+        sha256=digest.hexdigest(),
         tally=tally,
     )

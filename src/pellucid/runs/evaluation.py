@@ -7,6 +7,7 @@ byte. It does not know training.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +18,9 @@ import torch
 
 from pellucid.model import Transformer
 from pellucid.objectives import linear_cross_entropy
+from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
-from pellucid.text import Tokenizer, documents_from, windows
+from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
 
 
@@ -91,8 +93,15 @@ def evaluate_tokens(
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
     n = len(tokens) - 1
-    unknown = 0 if unknown_id is None else int(np.count_nonzero(tokens == unknown_id))
-    return Evaluation(float(total) / n, n, n_bytes, unknown)
+    return Evaluation(float(total) / n, n, n_bytes, _count(tokens, unknown_id))
+
+
+def _count(tokens: npt.NDArray[Any], token_id: int | None) -> int:
+    """How often a token occurs, a few megabytes at a time."""
+    if token_id is None:
+        return 0
+    blocks = range(0, len(tokens), 2**20)
+    return sum(int(np.count_nonzero(tokens[i : i + 2**20] == token_id)) for i in blocks)
 
 
 def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Evaluation:
@@ -102,17 +111,28 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
 
     Raises:
         TextError: a path holds no readable text.
+        PellucidError: the model is no decoder.
     """
-    documents = documents_from(paths, field)
-    parts = [run.tokenizer.encode_document(document.text) for document in documents]
-    tokens = np.asarray([token for part in parts for token in part], dtype=np.int64)
-    n_bytes = sum(len(document.text.encode()) for document in documents)
-    found = evaluate_tokens(run.model, tokens, n_bytes=n_bytes, unknown_id=run.tokenizer.unknown_id)
-    if run.tokenizer.exact:
-        return found
-    pairs = zip(parts, documents, strict=True)
-    changed = sum(run.tokenizer.decode(part) != document.text for part, document in pairs)
-    return replace(found, changed_documents=changed)
+    refuse_to_predict(run.model)
+    tokenizer = run.tokenizer
+    pieces = read_pieces(paths, field, Tally(), Piped())
+    counts, starts = Counts(), list[int]()
+    with tempfile.TemporaryFile() as file:  # the text may be larger than memory
+        for each in encoded(pieces, tokenizer):
+            if each.first:
+                starts.append(counts.n_tokens)
+            file.write(each.ids.tobytes())
+            counts.add(each, tokenizer.unknown_id)
+        file.flush()
+        tokens = np.memmap(file, dtype=id_type(tokenizer), mode="r")
+        found = evaluate_tokens(
+            run.model,
+            tokens,
+            n_bytes=counts.n_bytes,
+            unknown_id=tokenizer.unknown_id,
+            documents=np.asarray(starts) if run.config.training.documents_apart else None,
+        )
+    return replace(found, changed_documents=counts.changed)
 
 
 def prefix(

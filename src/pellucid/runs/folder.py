@@ -18,8 +18,12 @@ from pathlib import Path
 
 import filelock
 
-from pellucid.checkpoints import Shelf
+from pellucid.checkpoints import PARTIAL, Shelf
+from pellucid.checkpoints.huggingface import is_huggingface
 from pellucid.errors import RunError
+
+_LOCK = ".lock"
+_OWNER = ".lock-owner.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ class RunFolder:
             RunError: another process holds it; the message names it.
         """
         # a moment's patience: `is_held` may be having a look
-        lock = filelock.FileLock(self.path / ".lock", timeout=1)
-        owner = self.path / ".lock-owner.json"
+        lock = filelock.FileLock(self.path / _LOCK, timeout=1)
+        owner = self.path / _OWNER
         try:
             lock.acquire()
         except filelock.Timeout:
@@ -96,7 +100,7 @@ class RunFolder:
     def is_held(self) -> bool:
         """Whether another process holds the folder now."""
         try:
-            with filelock.FileLock(self.path / ".lock", blocking=False):
+            with filelock.FileLock(self.path / _LOCK, blocking=False):
                 return False
         except filelock.Timeout:
             return True
@@ -138,16 +142,23 @@ def chosen_folder(path: Path) -> RunFolder:
 def refuse_taken(path: Path) -> None:
     """Refuse a place where something is already.
 
+    What a process left that was stopped before there was a run is nothing: its prepared text, as
+    far as it came, is gone on with.
+
     Raises:
         RunError: says how to go on with it if it is a run.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
         go_on = f"go on with it (pellucid train --resume {path}) or "
         is_run = path.is_dir() and (path / "config.toml").exists()
         raise RunError(
             f"{path} is there already and is not empty: nothing of it is overwritten; "
             f"{go_on if is_run else ''}name another folder"
         )
+
+
+def _counts(entry: Path) -> bool:
+    return entry.name not in (_LOCK, _OWNER) and not entry.name.endswith(PARTIAL)
 
 
 def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
@@ -159,10 +170,21 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
     for folder, checkpoint in ((path, None), (path.parent.parent, path)):
         if (folder / "config.toml").is_file():
             return RunFolder(folder), checkpoint
+    if is_published(path):
+        raise RunError(
+            f"{path} is a published model and not a run: it can be used where it is, and be made a "
+            f"run with pellucid import {path} RUN; there is no training that could go on, be "
+            "watched or be told of"
+        )
     what = "is not a run" if path.exists() else "does not exist"
     raise RunError(
         f"{path} {what}: a run's folder holds config.toml, and `pellucid train` prints its name"
     )
+
+
+def is_published(path: Path) -> bool:
+    """Whether `path` is the folder of a published model, and not of a run."""
+    return is_huggingface(path) and not (path / "config.toml").exists()
 
 
 def _owner(file: Path) -> str:

@@ -21,8 +21,9 @@ from pellucid.config import decode, parse_toml, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
-from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.plan import find_device
+from pellucid.runs.published import load_published
 from pellucid.text import Tokenizer
 
 
@@ -43,6 +44,8 @@ class Run:
 def load(path: str | Path, *, device: str = "cpu") -> Run:
     """The run at `path`, at its latest checkpoint, or at the one that `path` names.
 
+    A folder with a published model (`config.json` and safetensors) is opened in place.
+
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
     (batch, time, vocab_size).
 
@@ -50,7 +53,11 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
         RunError: there is no run at `path`.
         CheckpointError: the checkpoint is damaged or missing.
     """
-    folder, named = existing_folder(Path(path))
+    path = Path(path)
+    if is_published(path):
+        published, tokenizer, run = load_published(path, find_device(device))
+        return Run(published, tokenizer, run, path, path)
+    folder, named = existing_folder(path)
     checkpoint = named or folder.shelf.latest()
     run = read_config(folder)
     with torch.device("meta"):

@@ -52,6 +52,7 @@ def resume(
     folder, named = existing_folder(Path(path))
     with folder.locked(), shown_to(show, observers) as shown:
         run = read_config(folder)
+        run.check_objective()
         plan = read_plan(folder)
         check_plan(plan, allow_drift=allow_drift)
         torch.set_num_threads(plan.threads)

@@ -21,6 +21,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError, TextError
 from pellucid.generation import window_start
 from pellucid.model import Transformer
+from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
 from pellucid.text import Tokenizer
 
@@ -118,7 +119,11 @@ def predictions(
     """What `model` expects after the first `first` of `ids`, after one more, ..., after all.
 
     Each prediction names the `top` likeliest tokens.
+
+    Raises:
+        PellucidError: the model is no decoder.
     """
+    refuse_to_predict(model)
     device = model.device
     context = model.context_length
     lengths = range(first, len(ids) + 1)

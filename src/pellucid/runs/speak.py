@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from pellucid.generation import Continuation, Sampling
+from pellucid.generation import Beams, Continuation, Found, Sampling
+from pellucid.generation import beam_search as search_texts
 from pellucid.generation import generate as generate_texts
 from pellucid.model import Transformer
 from pellucid.runs.load import Run
@@ -27,16 +28,37 @@ def generate(
     *,
     when_outgrown: Callable[[], None] | None = None,
 ) -> list[Continuation]:
-    """How prompts go on, written by a run's model.
+    """How prompts go on, written by a run's model; an encoder-decoder translates them.
 
     `when_outgrown` is called once, when a text first outgrew the model's context.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
+        PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     how = sampling or Sampling()
     return generate_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
+
+
+def beam_search(
+    run: Run,
+    prompts: str | Sequence[str],
+    beams: Beams | None = None,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
+) -> list[list[Found]]:
+    """The best texts that a beam search finds for each prompt, best first.
+
+    `when_outgrown` as in `generate`.
+
+    Raises:
+        ConfigError: a number in `beams` is out of range.
+        PellucidError: the model is an encoder, which writes nothing.
+    """
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    how = beams or Beams()
+    return search_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
 
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:

@@ -2,43 +2,61 @@
 
 Comes in: a config's text. Goes out: its tokenizer, and a function that fills a run's folder. It
 does not know models.
+
+Nothing of it needs the texts in memory: the corpus is read from its start for each thing that is
+done with it. What is encoded goes to a workshop in the cache first, where the next process finds it
+if this one is stopped; where there is no cache, to the run's folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import filelock
 
 from pellucid import config
 from pellucid.errors import TextError
+from pellucid.runs.pace import Pace, Say, silent
 from pellucid.text import (
+    Parts,
     PreparedText,
+    Remembered,
+    Tally,
     Tokenizer,
-    assemble_documents,
+    assemble_corpus,
     assemble_tokenizer,
     cache,
     fingerprint,
+    open_prepared,
+    part,
     prepare,
-    split,
+    survey,
+    training_texts,
 )
 
-Say = Callable[[str], None]
 Fill = Callable[[Path], PreparedText]
 
 
-def ready_text(text: config.Text, say: Say) -> tuple[Tokenizer, Fill]:
+def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenizer, Fill]:
     """The tokenizer of a text, and what puts the encoded text into a folder.
 
     Text that was prepared before from the same content and config is taken from the cache.
+
+    Args:
+        say: told what is begun.
+        now: told every few seconds how far it has come.
 
     Raises:
         TextError: the text cannot be read, or is too small.
     """
     say("reading the text")
     place = cache.cache_folder()
-    key = None if place is None else fingerprint(text)
-    if place is None or key is None:
-        return _prepared(text, say, keep=None)
+    remembered = None if place is None else Remembered(place.parent / "hashes.json")
+    key = None if remembered is None else fingerprint(text, remembered)
+    if place is None or remembered is None or key is None:
+        return _prepared(text, say, now)
     entry = place / key
     try:
         tokenizer = cache.kept(entry)
@@ -49,31 +67,71 @@ def ready_text(text: config.Text, say: Say) -> tuple[Tokenizer, Fill]:
     if tokenizer is not None:
         say(f"taking the text as it was prepared before, from {place}")
         return tokenizer, lambda folder: cache.take(entry, folder)
-
-    def keep(folder: Path, made: Tokenizer) -> None:
-        if fingerprint(text) != key:
-            return  # it changed while it was read: nobody knows what this was made of
-        try:
-            cache.keep(entry, folder, made)
-        except OSError as error:
-            say(f"not keeping the prepared text for later ({error}): see PELLUCID_CACHE")
-
-    return _prepared(text, say, keep=keep)
+    return _prepared(text, say, now, entry, lambda: fingerprint(text, remembered) == key)
 
 
 def _prepared(
-    text: config.Text, say: Say, *, keep: Callable[[Path, Tokenizer], None] | None
+    text: config.Text,
+    say: Say,
+    now: Say,
+    entry: Path | None = None,
+    unchanged: Callable[[], bool] = lambda: False,
 ) -> tuple[Tokenizer, Fill]:
-    documents, tally = assemble_documents(text)
-    parts = split(documents, text.held_out)
+    read, tally = assemble_corpus(text.corpus), Tally()
+    pieces = Pace(now, "reading the text").along(read(tally))
+    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
+    parts = part(lambda: read(Tally()), found, text.held_out)
+    workshop = None if entry is None else _workshop(entry, say)
     say("training the tokenizer")
-    tokenizer = assemble_tokenizer(text.tokenizer, parts.train)
+    tokenizer = _tokenizer(text.tokenizer, parts, workshop, now)
+
+    def encode(folder: Path) -> None:
+        total = parts.train.n_bytes + parts.held_out.n_bytes
+        prepare(folder, parts, tokenizer, tally, Pace(now, "encoding the text", total))
 
     def fill(folder: Path) -> PreparedText:
         say("encoding the text")
-        prepared = prepare(folder, parts, tokenizer, tally)
-        if keep is not None:
-            keep(folder, tokenizer)
-        return prepared
+        if workshop is not None:
+            try:
+                workshop.keep_tokenizer(tokenizer, parts.sha256)
+                encode(workshop.text)
+            except OSError as error:
+                _say_not_kept(say, error)
+                workshop.leave()
+            else:
+                # where the text was changed while it was read, nobody knows what the key stands for
+                prepared = cache.take(workshop.finish() if unchanged() else workshop.entry, folder)
+                workshop.leave()
+                return prepared
+        encode(folder)
+        return open_prepared(folder)
 
     return tokenizer, fill
+
+
+def _tokenizer(
+    choice: config.Tokenizer, parts: Parts, workshop: cache.Workshop | None, now: Say
+) -> Tokenizer:
+    found = None if workshop is None else workshop.tokenizer(parts.sha256)
+    if found is not None:
+        return found
+    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
+    tokenizer = assemble_tokenizer(choice, training_texts(parts.train.pieces(), watch))
+    if workshop is not None:
+        with suppress(OSError):  # a full disk is said when the text is encoded
+            workshop.keep_tokenizer(tokenizer, parts.sha256)
+    return tokenizer
+
+
+def _workshop(entry: Path, say: Say) -> cache.Workshop | None:
+    try:
+        return cache.Workshop(entry)
+    except filelock.Timeout:
+        say("not sharing this work: another process prepares the same text")
+    except OSError as error:
+        _say_not_kept(say, error)
+    return None
+
+
+def _say_not_kept(say: Say, error: OSError) -> None:
+    say(f"not keeping the prepared text for later ({error}): see PELLUCID_CACHE")

@@ -21,8 +21,9 @@ from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
+from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
-from pellucid.runs.text import Fill, Say, ready_text
+from pellucid.runs.text import Fill, ready_text
 from pellucid.text import Tokenizer
 from pellucid.training import Observer, Preparing, Progress, Started
 
@@ -48,7 +49,7 @@ def train(
     Args:
         paths: files, folders, patterns or "-"; none is the documentation in Python's standard
             library.
-        field: what holds the text of a row in JSON Lines, CSV, TSV and Parquet.
+        field: what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV, Parquet.
         preset: what everything is taken from that is not said otherwise.
         config_file: a TOML file that says what differs; its `base` wins over `preset`.
         out: the run's folder; a fresh one under `runs/` by default.
@@ -88,6 +89,7 @@ def train_config(
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
+    run.check_objective()
     find_device(run.training.device)
     if out is not None:
         refuse_taken(Path(out))
@@ -97,7 +99,11 @@ def train_config(
             for observer in shown:
                 observer(Preparing(what=what))
 
-        tokenizer, fill = ready_text(run.text, say)
+        def now(what: str) -> None:
+            for observer in shown:
+                observer(Preparing(what=what, fleeting=True))
+
+        tokenizer, fill = ready_text(run.text, say, now)
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):

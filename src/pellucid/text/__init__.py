@@ -1,40 +1,67 @@
 """Bytes on disk in; documents, token ids and batches out. Knows no model and no loss."""
 
-from pellucid.text.assemble import assemble_documents, assemble_tokenizer, fingerprint
+from pellucid.text.assemble import Corpus, assemble_corpus, assemble_tokenizer, fingerprint
+from pellucid.text.checksums import Remembered
 from pellucid.text.comparison import Measure, measure
-from pellucid.text.documents import Document, Tally
-from pellucid.text.files import documents_from
+from pellucid.text.documents import Document, Piece, Tally, pieces_of
+from pellucid.text.encoding import Counts, Watch, encoded, hashed, id_type, training_texts
+from pellucid.text.ends import settings_for
+from pellucid.text.files import documents_from, read_pieces
+from pellucid.text.framing import Framing
 from pellucid.text.from_file import tokenizer_from
 from pellucid.text.merges import Step, WordMerges, replay
 from pellucid.text.order import Order, windows
+from pellucid.text.sentencepiece import llama2c_tokenizer_from
 from pellucid.text.shards import PreparedText, Shard, check_tokenizer, open_prepared, prepare
-from pellucid.text.split import Split, split
+from pellucid.text.split import Parts, Side, Split, part, split
 from pellucid.text.standard_library import standard_library_docs
+from pellucid.text.streams import Piped
+from pellucid.text.survey import Survey, survey
 from pellucid.text.tokenizers import Tokenizer, train_bytes
 
 __all__ = [
+    "Corpus",
+    "Counts",
     "Document",
+    "Framing",
     "Measure",
     "Order",
+    "Parts",
+    "Piece",
+    "Piped",
     "PreparedText",
+    "Remembered",
     "Shard",
+    "Side",
     "Split",
     "Step",
+    "Survey",
     "Tally",
     "Tokenizer",
+    "Watch",
     "WordMerges",
-    "assemble_documents",
+    "assemble_corpus",
     "assemble_tokenizer",
     "check_tokenizer",
     "documents_from",
+    "encoded",
     "fingerprint",
+    "hashed",
+    "id_type",
+    "llama2c_tokenizer_from",
     "measure",
     "open_prepared",
+    "part",
+    "pieces_of",
     "prepare",
+    "read_pieces",
     "replay",
+    "settings_for",
     "split",
     "standard_library_docs",
+    "survey",
     "tokenizer_from",
     "train_bytes",
+    "training_texts",
     "windows",
 ]

@@ -1,7 +1,7 @@
-"""The one door from a config to documents and a tokenizer.
+"""The one door from a config to a corpus and a tokenizer.
 
-Comes in: a `config.Text` or `config.Tokenizer`. Goes out: documents; a tokenizer, trained on the
-training split alone or read from a file. No other file of this room reads a config.
+Comes in: a `config.Text` or `config.Tokenizer`. Goes out: what reads the corpus; a tokenizer,
+trained on the training split alone or read from a file. No other file of this room reads a config.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import assert_never
 
@@ -17,35 +18,43 @@ import tokenizers
 
 from pellucid import config
 from pellucid.config import encode
-from pellucid.text.documents import Document, Tally, without_duplicates
-from pellucid.text.files import files_in, read_documents
+from pellucid.text.checksums import Remembered, own_code
+from pellucid.text.documents import Piece, Tally, pieces_of
+from pellucid.text.files import files_in, read_pieces
 from pellucid.text.from_file import tokenizer_from
 from pellucid.text.standard_library import library_files, standard_library_docs
+from pellucid.text.streams import Piped
 from pellucid.text.tokenizers import Tokenizer, train_byte_pairs, train_bytes, train_characters
 from pellucid.text.words import train_word_pieces, train_words
 
-# A tokenizer of another kind depends on more than the text, a file for one.
-_FROM_TEXT_ALONE = frozenset((config.Bytes, config.Characters, config.BytePairs))
+#: Reads a corpus from its start, as often as wanted, and counts what it meets.
+Corpus = Callable[[Tally], Iterator[Piece]]
 
 
-def assemble_documents(text: config.Text) -> tuple[list[Document], Tally]:
-    """The documents of a corpus, and what was read and what left out on the way."""
-    tally = Tally()
-    documents = _documents(text.corpus, tally)
-    return list(without_duplicates(documents, tally, drop=text.drop_duplicates)), tally
+def assemble_corpus(corpus: config.Corpus) -> Corpus:
+    """What reads the documents of a corpus, in pieces; nothing is read yet."""
+    match corpus:
+        case config.StandardLibrary():
+            documents = cache(standard_library_docs)  # a few megabytes, and slow to come by
+            return lambda _: pieces_of(documents())
+        case config.Files(paths=paths, field=field):
+            piped = Piped()
+            return lambda tally: read_pieces(paths, field, tally, piped)
+        case _:
+            assert_never(corpus)
 
 
-def fingerprint(text: config.Text) -> str | None:
+def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
     """A hash of all that prepared text depends on: content, config, and the code that prepares.
 
-    None where nothing short of preparing can tell: standard input, a file that cannot be read, a
-    tokenizer that depends on more than the text.
+    None where nothing short of preparing can tell: standard input, a file that cannot be read.
+
+    Args:
+        remembered: knows the hashes of large files that did not change.
 
     Raises:
-        TextError: a path that does not exist, or a folder without text.
+        TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
-    if type(text.tokenizer) not in _FROM_TEXT_ALONE:
-        return None
     tally = Tally()
     match text.corpus:
         case config.StandardLibrary():
@@ -56,32 +65,22 @@ def fingerprint(text: config.Text) -> str | None:
             files = files_in(paths, field, tally)
         case _:
             assert_never(text.corpus)
-    own = sorted(Path(__file__).parent.glob("*.py"))
+    path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
+    own = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]
-    digest = hashlib.sha256(json.dumps([encode(text), versions, tally.other_files]).encode())
+    digest = hashlib.sha256(json.dumps([encode(text), own, versions, tally.other_files]).encode())
     try:
-        for file in (*own, *files):
-            with file.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        for file in files:
+            digest.update(bytes.fromhex(remembered.sha256(file)))
             digest.update(hashlib.sha256(str(file).encode("utf-8", "surrogatepass")).digest())
     except OSError:  # read again, and refused by its name, where the text is read
         return None
+    remembered.save()
     return digest.hexdigest()
 
 
-def _documents(corpus: config.Corpus, tally: Tally) -> Iterator[Document]:
-    match corpus:
-        case config.StandardLibrary():
-            yield from standard_library_docs()
-        case config.Files(paths=paths, field=field):
-            yield from read_documents(paths, field, tally)
-        case _:
-            assert_never(corpus)
-
-
-def assemble_tokenizer(tokenizer: config.Tokenizer, train: Sequence[Document]) -> Tokenizer:
-    """The tokenizer that `tokenizer` describes; one that is trained sees `train` alone."""
-    texts = (document.text for document in train)
+def assemble_tokenizer(tokenizer: config.Tokenizer, texts: Iterable[str]) -> Tokenizer:
+    """The tokenizer that `tokenizer` describes; one that is trained sees `texts` alone, once."""
     match tokenizer:
         case config.Bytes():
             return train_bytes()

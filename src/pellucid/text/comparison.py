@@ -1,14 +1,16 @@
 """What a tokenizer makes of a text: its length, what it cannot spell, what does not come back.
 
-Comes in: a tokenizer and documents. Goes out: counts. It does not know where the tokenizer is from.
+Comes in: a tokenizer and pieces of documents. Goes out: counts. It does not know where the
+tokenizer is from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pellucid.text.documents import Document
+from pellucid.text.documents import Piece
+from pellucid.text.encoding import Counts, encoded
 from pellucid.text.tokenizers import Tokenizer
 
 
@@ -24,20 +26,17 @@ class Measure:
     changed: int
 
 
-def measure(tokenizer: Tokenizer, documents: Sequence[Document]) -> Measure:
-    """Encode every document, decode it again, and count."""
-    tokens = unknown = changed = n_bytes = 0
-    for document in documents:
-        ids = tokenizer.encode(document.text)
-        tokens += len(ids)
-        unknown += 0 if tokenizer.unknown_id is None else ids.count(tokenizer.unknown_id)
-        changed += tokenizer.decode(ids) != document.text
-        n_bytes += len(document.text.encode())
+def measure(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Measure:
+    """Encode every document, decode it again, and count; what begins and ends a text does not."""
+    counts = Counts()
+    for each in encoded(pieces, tokenizer):
+        counts.add(each, tokenizer.unknown_id)
+    tokens = counts.n_tokens - counts.documents * (1 + len(tokenizer.closing))
     return Measure(
         vocab_size=tokenizer.vocab_size,
         tokens=tokens,
-        bytes_per_token=n_bytes / max(tokens, 1),
-        unknown=unknown,
-        documents=len(documents),
-        changed=changed,
+        bytes_per_token=counts.n_bytes / max(tokens, 1),
+        unknown=counts.unknown,
+        documents=counts.documents,
+        changed=counts.changed,
     )

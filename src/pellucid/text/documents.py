@@ -1,12 +1,11 @@
-"""One document of a corpus, and the count of what was read.
+"""One document of a corpus, whole or piece by piece, and the count of what was read.
 
-Comes in: a name and a text, from whoever read them. Goes out: the pair, frozen.
+Comes in: names and texts, from whoever read them. Goes out: the pairs, frozen.
 Does not know: where the text came from, how it becomes token ids, which split it falls into.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +16,17 @@ class Document:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a document, in order. Most documents are one piece; one that memory may not hold
+    comes in several, and `last` is true of the one that ends it.
+    """
+
+    name: str
+    text: str
+    last: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,19 +46,16 @@ class Tally:
     duplicates_dropped: bool = False
 
 
-def without_duplicates(
-    documents: Iterable[Document], tally: Tally, *, drop: bool
-) -> Iterator[Document]:
-    """The documents, exact copies of earlier ones counted, and left out where `drop` says so."""
-    tally.duplicates_dropped = drop
-    seen: set[bytes] = set()
-    for document in documents:
-        content = document.text.encode()
-        digest = hashlib.sha256(content).digest()
-        if digest in seen:
-            tally.duplicates += 1
-            tally.duplicate_bytes += len(content)
-            if drop:
-                continue
-        seen.add(digest)
-        yield document
+def pieces_of(documents: Iterable[Document]) -> Iterator[Piece]:
+    """Documents that are there already, each as one piece."""
+    return (Piece(document.name, document.text) for document in documents)
+
+
+def whole(pieces: Iterable[Piece]) -> Iterator[Document]:
+    """Documents put together again, for texts that memory holds."""
+    texts: list[str] = []
+    for piece in pieces:
+        texts.append(piece.text)
+        if piece.last:
+            yield Document(piece.name, "".join(texts))
+            texts = []

@@ -1,8 +1,8 @@
 """Documents from files, folders, globs and standard input.
 
 Comes in: paths, and the field that holds the text of a row. Goes out: one document per text file
-and per row of a table, and a count of what was read and what was not. It does not know tokens;
-what is not text is refused with the name of the file and what to do.
+and per row of a table, in pieces, and a count of what was read and what was not. It does not know
+tokens; what is not text is refused with the name of the file and what to do.
 """
 
 from __future__ import annotations
@@ -11,42 +11,51 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from pellucid.errors import TextError
-from pellucid.text.documents import Document, Tally
+from pellucid.text.documents import Document, Piece, Tally, whole
 from pellucid.text.plain import plain_text
 from pellucid.text.rows import TABLES, Rows, json_lines
-from pellucid.text.streams import COMPRESSED, inner_name, opened, standard_input
+from pellucid.text.streams import COMPRESSED, Piped, inner_name, opened
 
 #: What is read when a folder is named; a file named by itself may be called anything.
 SUFFIXES = (".txt", ".md", ".rst")
+#: With a field, these too; not .json, which is as often a description that lies beside the data.
+_SEARCHED = tuple(ending for ending in TABLES if ending != ".json")
 
 
 def documents_from(paths: Iterable[str], field: str | None = None) -> list[Document]:
-    """All that `read_documents` gives, as a list."""
-    return list(read_documents(paths, field, Tally()))
+    """All that `read_pieces` gives, put together, in memory."""
+    return list(whole(read_pieces(paths, field, Tally(), Piped())))
 
 
-def read_documents(paths: Iterable[str], field: str | None, tally: Tally) -> Iterator[Document]:
+def read_pieces(
+    paths: Iterable[str], field: str | None, tally: Tally, piped: Piped
+) -> Iterator[Piece]:
     """One document per text file and per row, in the order of paths; `tally` counts on the way.
 
-    Folders are searched to the bottom; a path with `*`, `?` or `[` that names no file is a pattern,
-    `**` standing for folders of any depth; "-" is standard input. Files ending in .jsonl, .csv,
-    .tsv and .parquet are tables whose `field` holds the text; with a field, standard input is JSON
-    Lines. Files may be compressed (.gz, .zst). Line ends become "\\n"; a byte-order mark is
-    dropped. Rows with an empty text are counted and left out.
+    A text file comes in pieces of about a million bytes, a row whole. Folders are searched to the
+    bottom; a path with `*`, `?` or `[` that names no file is a pattern, `**` standing for folders
+    of any depth; "-" is standard input. Files ending in .jsonl, .ndjson, .json, .csv, .tsv and
+    .parquet are tables whose `field` holds the text; with a field, standard input is JSON Lines.
+    Files may be compressed (.gz, .zst). Line ends become "\\n"; a byte-order mark is dropped. Rows
+    with an empty text are counted and left out.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a field that is missing or not
             chosen, a file that is empty, damaged or not UTF-8 text.
     """
-    for path in paths:
+    named = list(paths)
+    if named.count("-") > 1:
+        raise TextError("standard input is named twice: it holds one text; name - once")
+    for path in named:
         if path == "-":
-            yield from _standard_input(field, tally)
+            yield from _standard_input(piped, field, tally)
             continue
         for file in _files(path, field, tally):
             tally.files += 1
-            yield from _documents(file, field, tally)
+            yield from _pieces(file, field, tally)
     if field is not None and not tally.tables:
         raise TextError(
             f"the field {field!r} was chosen, but none of the files is a table with fields "
@@ -55,7 +64,7 @@ def read_documents(paths: Iterable[str], field: str | None, tally: Tally) -> Ite
 
 
 def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path]:
-    """The files that `read_documents` would read, in order; standard input is none.
+    """The files that `read_pieces` would read, in order; standard input is none.
 
     Raises:
         TextError: a path that does not exist, or a folder without text.
@@ -63,21 +72,31 @@ def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path
     return [file for path in paths for file in _files(path, field, tally)]
 
 
-def _standard_input(field: str | None, tally: Tally) -> Iterator[Document]:
-    name, stream = "standard input", standard_input()
+def _standard_input(piped: Piped, field: str | None, tally: Tally) -> Iterator[Piece]:
+    name, stream = "standard input", piped.opened()
     tally.files += 1
     if field is None:
-        yield Document(name, plain_text(name, stream.read()))
+        yield from _plain(name, stream)
     else:
         yield from _counted(name, json_lines(name, stream, field), tally)
 
 
-def _documents(file: Path, field: str | None, tally: Tally) -> Iterator[Document]:
+def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
+    held: str | None = None
+    for text in plain_text(name, stream):
+        if held is not None:
+            yield Piece(name, held, last=False)
+        held = text
+    if held is not None:
+        yield Piece(name, held)
+
+
+def _pieces(file: Path, field: str | None, tally: Tally) -> Iterator[Piece]:
     name, ending = str(file), Path(inner_name(file.name)).suffix.lower()
     read = TABLES.get(ending)
     if read is None:
         with opened(file) as stream:
-            yield Document(name, plain_text(name, stream.read()))
+            yield from _plain(name, stream)
         return
     if field is None:
         raise TextError(
@@ -90,14 +109,14 @@ def _documents(file: Path, field: str | None, tally: Tally) -> Iterator[Document
         yield from _counted(name, read(name, stream, field), tally)
 
 
-def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Document]:
+def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Piece]:
     tally.tables += 1
     texts = 0
     for number, text in rows:
         tally.rows += 1
         if text.strip():
             texts += 1
-            yield Document(f"{name}:{number}", text)
+            yield Piece(f"{name}:{number}", text)
         else:
             tally.empty_rows += 1
     if not texts:
@@ -126,12 +145,12 @@ def _files(path: str, field: str | None, tally: Tally) -> list[Path]:
 
 
 def _in_folder(folder: Path, field: str | None, tally: Tally) -> list[Path]:
-    endings = SUFFIXES if field is None else (*SUFFIXES, *TABLES)
+    endings = SUFFIXES if field is None else (*SUFFIXES, *_SEARCHED)
     places = (Path(root) / name for root, _, names in os.walk(folder) for name in names)
     files = sorted(file for file in places if not file.is_dir())
     found = [f for f in files if Path(inner_name(f.name)).suffix.lower() in endings]
     if not found:
-        tables = sum(Path(inner_name(f.name)).suffix.lower() in TABLES for f in files)
+        tables = sum(Path(inner_name(f.name)).suffix.lower() in _SEARCHED for f in files)
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
         raise TextError(
             f"the folder {folder} holds no text: files ending in {', '.join(endings)} are read "

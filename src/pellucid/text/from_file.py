@@ -5,6 +5,7 @@ Comes in: a path. Goes out: a tokenizer. It does not know runs: they store a cop
     tokenizer.json                 any tokenizer of the library `tokenizers`
     vocab.bpe and encoder.json     GPT-2's byte-level BPE (also merges.txt and vocab.json)
     vocab.txt                      BERT's WordPiece
+    tokenizer.model                SentencePiece's BPE
 """
 
 from __future__ import annotations
@@ -17,20 +18,29 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from pellucid.errors import TextError
+from pellucid.text.ends import said_ends
+from pellucid.text.sentencepiece import sentencepiece_from
 from pellucid.text.tokenizers import Tokenizer
 from pellucid.text.words import as_bert
 
 _MERGES = ("vocab.bpe", "merges.txt")
 _ENCODERS = ("encoder.json", "vocab.json")
-_KINDS = "tokenizer.json, vocab.bpe with encoder.json (GPT-2), or vocab.txt (BERT)"
+_KINDS = (
+    "tokenizer.json, vocab.bpe with encoder.json (GPT-2), vocab.txt (BERT), or tokenizer.model "
+    "(SentencePiece)"
+)
 _GPT2_END = "<|endoftext|>"
 _BERT_SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
 
 
-def tokenizer_from(path: Path) -> Tokenizer:
+def tokenizer_from(
+    path: Path, *, begin_id: int | None = None, end_id: int | None = None
+) -> Tokenizer:
     """The tokenizer in a file, or in a folder: a run's, or one with files as published.
 
-    Of GPT-2's two files either may be named; the other is looked for beside it.
+    Of GPT-2's two files either may be named; the other is looked for beside it. A text begins and
+    ends with the tokens that a `tokenizer_config.json` beside it names; else with those of these
+    ids, where they are special tokens; else with those that are known by name.
 
     Raises:
         TextError: there is no tokenizer, or its files are damaged or do not fit each other.
@@ -41,16 +51,18 @@ def tokenizer_from(path: Path) -> Tokenizer:
     if file.suffix == ".json":
         table = _json(file)
         if isinstance(table.get("model"), dict):
-            return Tokenizer.load(file)
-        return _gpt2(_beside(file, _MERGES), file)
+            return Tokenizer.load(file, begin_id=begin_id, end_id=end_id)
+        return _named(file, _gpt2(_beside(file, _MERGES), file), begin_id, end_id)
+    if file.suffix == ".model":
+        return _named(file, sentencepiece_from(file), begin_id, end_id)
     lines = _lines(file)
     if file.suffix == ".bpe" or lines[0].startswith("#version"):
-        return _gpt2(file, _beside(file, _ENCODERS))
-    return _bert(file, lines)
+        return _named(file, _gpt2(file, _beside(file, _ENCODERS)), begin_id, end_id)
+    return _named(file, _bert(file, lines), begin_id, end_id)
 
 
 def _in_folder(folder: Path) -> Path:
-    for name in ("tokenizer.json", *_MERGES, "vocab.txt"):
+    for name in ("tokenizer.json", *_MERGES, "vocab.txt", "tokenizer.model"):
         if (folder / name).is_file():
             return folder / name
     raise TextError(f"the folder {folder} holds no tokenizer: expected {_KINDS}")
@@ -86,7 +98,7 @@ def _json(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", table)
 
 
-def _gpt2(merges_file: Path, encoder_file: Path) -> Tokenizer:
+def _gpt2(merges_file: Path, encoder_file: Path) -> tokenizers.Tokenizer:
     vocabulary = _json(encoder_file)
     if not all(type(token_id) is int for token_id in vocabulary.values()):
         raise TextError(f"{encoder_file} is not a vocabulary: expected tokens with whole numbers")
@@ -115,7 +127,7 @@ def _gpt2(merges_file: Path, encoder_file: Path) -> Tokenizer:
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    return _named(encoder_file, inner)
+    return inner
 
 
 def _refuse_gaps(file: Path, vocabulary: dict[str, int]) -> None:
@@ -128,7 +140,7 @@ def _refuse_gaps(file: Path, vocabulary: dict[str, int]) -> None:
         )
 
 
-def _bert(file: Path, lines: list[str]) -> Tokenizer:
+def _bert(file: Path, lines: list[str]) -> tokenizers.Tokenizer:
     vocabulary = {token: index for index, token in enumerate(lines)}
     lacking = [token for token in _BERT_SPECIAL if token not in vocabulary]
     if lacking:
@@ -147,11 +159,13 @@ def _bert(file: Path, lines: list[str]) -> Tokenizer:
     as_bert(inner, lowercase=not cased)
     special = [token for token in (*_BERT_SPECIAL, "[PAD]", "[MASK]") if token in vocabulary]
     cast("Any", inner).add_special_tokens(special)
-    return _named(file, inner)
+    return inner
 
 
-def _named(file: Path, inner: tokenizers.Tokenizer) -> Tokenizer:
+def _named(
+    file: Path, inner: tokenizers.Tokenizer, begin_id: int | None, end_id: int | None
+) -> Tokenizer:
     try:
-        return Tokenizer(inner)
+        return Tokenizer(inner, said_ends(inner, file.parent, begin_id, end_id))
     except TextError as error:
         raise TextError(f"{file}: {error}") from None

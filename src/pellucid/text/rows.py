@@ -1,4 +1,4 @@
-"""Tables of texts: JSON Lines, CSV, TSV and Parquet, one document per row.
+"""Tables of texts: JSON Lines, JSON, CSV, TSV and Parquet, one document per row.
 
 Comes in: a stream of bytes, its name, and the field that holds the text. Goes out: the text of one
 row after another. It does not know folders or archives.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from pellucid.errors import TextError
+from pellucid.text.json_values import json_values
 from pellucid.text.plain import decoded, refuse_nul
 from pellucid.text.streams import extra
 
@@ -36,15 +37,14 @@ def json_lines(name: str, stream: BinaryIO, field: str) -> Rows:
             row: object = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TextError(f"{where}: is not valid JSON ({error}): mend or remove it") from None
-        if not isinstance(row, dict):
-            raise TextError(f"{where}: expected a JSON object with the field {field!r}")
-        fields = cast("dict[str, object]", row)
-        if field not in fields:
-            raise TextError(
-                f"{where}: has no field {field!r}; it has: {_listed(fields)}. Choose one of them "
-                "with --field"
-            )
-        yield number, _text(where, field, fields[field])
+        yield number, _text(where, field, _field_of(where, row, field))
+
+
+def json_rows(name: str, stream: BinaryIO, field: str) -> Rows:
+    """A list of JSON objects, or JSON Lines; a row's number is its place."""
+    for number, row in enumerate(json_values(name, stream, LONGEST_ROW), 1):
+        where = f"{name}, row {number}"
+        yield number, _text(where, field, _field_of(where, row, field))
 
 
 def comma_separated(name: str, stream: BinaryIO, field: str) -> Rows:
@@ -65,12 +65,16 @@ def parquet(name: str, stream: BinaryIO, field: str) -> Rows:
     try:
         file = reader.ParquetFile(stream)
         columns: list[str] = file.schema_arrow.names
-        if columns.count(field) != 1:
+        nested = field not in columns and field.partition(".")[0] in columns
+        if not nested and columns.count(field) != 1:
             raise _no_column(name, field, columns)
         for batch in file.iter_batches(batch_size=256, columns=[field]):
-            for value in batch.column(0).to_pylist():
+            if not batch.num_columns:
+                raise _no_column(name, field, columns)
+            for value in batch.to_pylist() if nested else batch.column(0).to_pylist():
                 number += 1
-                yield number, _text(f"{name}, row {number}", field, value)
+                where = f"{name}, row {number}"
+                yield number, _text(where, field, _nested(value, field) if nested else value)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TextError(
             f"{name}, after row {number}: is not a whole Parquet file ({error}): fetch or make it "
@@ -81,10 +85,46 @@ def parquet(name: str, stream: BinaryIO, field: str) -> Rows:
 #: How files of each ending are read.
 TABLES: dict[str, Read] = {
     ".jsonl": json_lines,
+    ".ndjson": json_lines,
+    ".json": json_rows,
     ".csv": comma_separated,
     ".tsv": tab_separated,
     ".parquet": parquet,
 }
+
+
+def _field_of(where: str, row: object, field: str) -> object:
+    """What a JSON object holds in `field`: by that very key, or else by a path with dots."""
+    if not isinstance(row, dict):
+        raise TextError(f"{where}: expected a JSON object with the field {field!r}")
+    fields = cast("dict[str, object]", row)
+    if field in fields:
+        return fields[field]
+    value: Any = fields
+    for key in field.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise TextError(
+                f"{where}: has no field {field!r}; it has: {_listed(_paths(fields))}. Choose one "
+                "of them with --field"
+            )
+        value = cast("dict[str, Any]", value)[key]
+    return cast("object", value)
+
+
+def _paths(fields: dict[str, object], before: str = "") -> Iterator[str]:
+    """The fields that could have been chosen, those of objects in objects with dots."""
+    for key, value in fields.items():
+        if isinstance(value, dict) and value:
+            yield from _paths(cast("dict[str, object]", value), f"{before}{key}.")
+        else:
+            yield before + key
+
+
+def _nested(value: object, field: str) -> object:
+    """What lies at a path with dots; nothing where a part of the way is null."""
+    for key in field.split("."):
+        value = cast("dict[str, object]", value).get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _separated(name: str, stream: BinaryIO, field: str, delimiter: str) -> Rows:

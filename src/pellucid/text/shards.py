@@ -1,11 +1,10 @@
 """Documents encoded once into memory-mapped arrays, with their boundaries and checksums.
 
-Comes in: a split and a tokenizer. Goes out: a folder of `.npy` files, and the arrays mapped from
-it.
-It does not know batches.
+Comes in: a corpus in two parts and a tokenizer. Goes out: a folder of `.npy` files, and the arrays
+mapped from it. It does not know batches.
 
 The folder is written beside its final place and renamed at the end: a preparation that was
-interrupted is never taken for a finished one.
+interrupted is never taken for a finished one, but gone on with.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,13 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.errors import ConfigError, TextError
-from pellucid.text.documents import Document, Tally
-from pellucid.text.split import Split
-from pellucid.text.tokenizers import Tokenizer, unknown_share
+from pellucid.text.checksums import file_sha256, own_code
+from pellucid.text.documents import Tally
+from pellucid.text.encoding import Encoded, Watch, encoded, hashed, id_type
+from pellucid.text.pieces import LONGEST_PIECE
+from pellucid.text.split import Parts, Side
+from pellucid.text.tokenizers import Tokenizer
+from pellucid.text.writing import Journal
 from pellucid.version import FORMAT
 
 Tokens = npt.NDArray[Any]
@@ -82,37 +84,45 @@ class PreparedText:
     manifest: Manifest
 
 
-def content_hash(documents: Sequence[Document]) -> str:
-    """The SHA-256 of the texts, in order, each with its length: names do not matter."""
-    digest = hashlib.sha256()
-    for document in documents:
-        content = document.text.encode()
-        digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    return digest.hexdigest()
-
-
 def prepare(
-    folder: Path, split: Split, tokenizer: Tokenizer, tally: Tally | None = None
+    folder: Path,
+    parts: Parts,
+    tokenizer: Tokenizer,
+    tally: Tally | None = None,
+    watch: Watch | None = None,
 ) -> PreparedText:
-    """Encode both splits into `folder`, and map them from there.
+    """Encode both sides into `folder`, and map them from there.
+
+    What an earlier process had encoded of the same text with the same tokenizer, and did not
+    finish, is kept.
 
     Args:
         tally: what was counted while the documents were read; kept in the manifest.
+        watch: told how far it has come.
+
+    Raises:
+        TextError: the text is not what it was when it was parted.
     """
     partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    made_of = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
+    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    journal = Journal(partial, key, id_type(tokenizer))
+    digest = hashlib.sha256()
+    facts = {
+        name: _write(journal, name, side, tokenizer, digest, watch)
+        for name, side in (("train", parts.train), ("held_out", parts.held_out))
+    }
     manifest = Manifest(
         format=FORMAT,
-        sha256=content_hash([*split.train, *split.held_out]),
-        split_by=split.by,
+        sha256=digest.hexdigest(),
+        split_by=parts.by,
         tokenizer_sha256=tokenizer.sha256,
-        train=_write(partial, "train", split.train, tokenizer),
-        held_out=_write(partial, "held_out", split.held_out, tokenizer),
+        train=facts["train"],
+        held_out=facts["held_out"],
         read=tally,
     )
     (partial / "text.json").write_text(json.dumps(encode(manifest), indent=2), encoding="utf-8")
+    journal.close()
     os.replace(partial, folder)
     return open_prepared(folder)
 
@@ -152,31 +162,25 @@ def check_tokenizer(file: Path, manifest: Manifest) -> None:
 
 
 def _write(
-    folder: Path, name: str, documents: Sequence[Document], tokenizer: Tokenizer
+    journal: Journal,
+    name: str,
+    side: Side,
+    tokenizer: Tokenizer,
+    digest: Any,
+    watch: Watch | None,
 ) -> ShardFacts:
-    parts = [tokenizer.encode_document(document.text) for document in documents]
-    dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
-    tokens = np.concatenate([np.asarray(part, dtype=dtype) for part in parts])
-    starts = np.cumsum([0, *(len(part) for part in parts[:-1])], dtype=np.int64)
-    np.save(folder / f"{name}.npy", tokens)
-    np.save(folder / f"{name}.starts.npy", starts)
+    def read(skip: int) -> Iterator[Encoded]:
+        return encoded(hashed(side, digest), tokenizer, skip=skip, watch=watch)
+
+    counts = journal.write(name, read, tokenizer.unknown_id)
     return ShardFacts(
-        documents=len(documents),
-        n_bytes=sum(len(document.text.encode()) for document in documents),
-        n_tokens=len(tokens),
-        unknown=unknown_share(tokenizer, tokens),
-        changed=0 if tokenizer.exact else _changed(documents, parts, tokenizer),
-        tokens_sha256=_sha256(folder / f"{name}.npy"),
-        starts_sha256=_sha256(folder / f"{name}.starts.npy"),
-    )
-
-
-def _changed(
-    documents: Sequence[Document], parts: Sequence[Sequence[int]], tokenizer: Tokenizer
-) -> int:
-    return sum(
-        tokenizer.decode(part) != document.text
-        for document, part in zip(documents, parts, strict=True)
+        documents=counts.documents,
+        n_bytes=counts.n_bytes,
+        n_tokens=counts.n_tokens,
+        unknown=counts.unknown / counts.n_tokens,
+        changed=counts.changed,
+        tokens_sha256=file_sha256(journal.folder / f"{name}.npy"),
+        starts_sha256=file_sha256(journal.folder / f"{name}.starts.npy"),
     )
 
 
@@ -184,15 +188,10 @@ def _open(folder: Path, name: str, facts: ShardFacts, verify: bool) -> Shard:
     tokens, starts = folder / f"{name}.npy", folder / f"{name}.starts.npy"
     if verify:
         for file, expected in ((tokens, facts.tokens_sha256), (starts, facts.starts_sha256)):
-            if _sha256(file) != expected:
+            if file_sha256(file) != expected:
                 raise ValueError(f"{file.name} is not what its checksum says")
     return Shard(
         tokens=np.load(tokens, mmap_mode="r"),
         starts=np.load(starts, mmap_mode="r"),
         n_bytes=facts.n_bytes,
     )
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import sys
+import tempfile
+import weakref
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -61,15 +64,42 @@ def opened(path: Path) -> Generator[BinaryIO]:
         raise TextError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def standard_input() -> BinaryIO:
-    """The bytes that were piped in.
+class Piped:
+    """Standard input, which can be read once, in a temporary file that can be read again."""
 
-    Raises:
-        TextError: there is no standard input.
-    """
+    def __init__(self) -> None:
+        self._file: BinaryIO | None = None
+
+    def opened(self) -> BinaryIO:
+        """The bytes that were piped in, from the first on.
+
+        Raises:
+            TextError: there is no standard input, or no room to keep it.
+        """
+        if self._file is None:
+            self._file = _kept(_standard_input())
+            weakref.finalize(self, self._file.close)
+        self._file.seek(0)
+        return self._file
+
+
+def _standard_input() -> BinaryIO:
     if sys.stdin is None:  # a process may have been started without
         raise TextError("there is no standard input to read: name a file instead of -")
     return sys.stdin.buffer
+
+
+def _kept(stream: BinaryIO) -> BinaryIO:
+    try:
+        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  closed with its owner
+        shutil.copyfileobj(stream, file, 2**20)
+        file.flush()
+    except OSError as error:
+        raise TextError(
+            f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): set "
+            "TMPDIR to a folder with room, or name a file instead of -"
+        ) from None
+    return file
 
 
 def extra(module: str, name: str, ending: str) -> ModuleType:

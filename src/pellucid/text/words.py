@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from pellucid.text.tokenizers import BEGIN, END, UNKNOWN, Tokenizer
+from pellucid.text.ends import BEGIN, END, UNKNOWN
+from pellucid.text.tokenizers import Tokenizer
 
 _SPECIAL = [BEGIN, END, UNKNOWN]
 #: A word, or a sign, each with the blank before it; or one more blank. Every character is in one.

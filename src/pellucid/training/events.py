@@ -14,10 +14,14 @@ from typing import Any, cast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
-    """What is being done before a run can start; not recorded: there is no run yet."""
+    """What is being done before a run can start; not recorded: there is no run yet.
+
+    A `fleeting` one is of interest until the next: how far a long piece of work has come.
+    """
 
     what: str
     step: int = 0
+    fleeting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,20 @@
+"""Hugging Face directories, and back.
+
+Comes in: a folder with `config.json` and safetensors, as `transformers` writes them. Goes out: a
+config and a model with its weights; and the other way. What a family is, is data: one file for each
+in `families/`. What is not known by name is refused by name.
+"""
+
+from pellucid.checkpoints.huggingface.directory import is_huggingface
+from pellucid.checkpoints.huggingface.families import FAMILIES
+from pellucid.checkpoints.huggingface.read import Published, open_published
+from pellucid.checkpoints.huggingface.write import choose_family, write_published
+
+__all__ = [
+    "FAMILIES",
+    "Published",
+    "choose_family",
+    "is_huggingface",
+    "open_published",
+    "write_published",
+]

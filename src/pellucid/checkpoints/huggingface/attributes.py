@@ -1,0 +1,171 @@
+"""What each attribute of a `config.json` is to us: read, allowed one value only, or of no weight.
+
+Comes in: a `config.json` and a family's table. Goes out: the attributes that decide something, with
+their defaults filled in. It does not know what they decide. An attribute that no table names is
+refused by name: a number that nobody looked at could change every logit.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pellucid.errors import CheckpointError
+
+Table = dict[str, Any]
+
+
+class _Required:
+    """No default: the attribute has to be there."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """It decides a part of the model. `default` is what `transformers` takes where it is absent.
+
+    With `or_none`, and where the default is null, it may be null.
+    """
+
+    kind: type
+    default: Any = REQUIRED
+    or_none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """One value is handled, which is also what absence means; any other would be another model."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """It does not change the numbers; `why` says so."""
+
+    why: str
+
+
+Rule = Read | Only | Ignored
+Rules = Mapping[str, Rule]
+
+_IDS = Ignored("names a token; the tokenizer's begin and end are found with it")
+_WRITING = Ignored("how text is drawn, not what is predicted")
+_OUTPUTS = Ignored("what a call returns beside the logits")
+_MEMORY = Ignored("how it is computed, not what")
+_TASK = Ignored("for heads that are not imported")
+_ORIGIN = Ignored("where the file comes from, or for another program")
+
+#: What any config.json may say, whatever its family.
+ANYWHERE: Rules = {
+    "architectures": Ignored("read before the table"),
+    "model_type": Ignored("read before the table"),
+    **dict.fromkeys(("torch_dtype", "dtype"), Ignored("tensors are read as float32")),
+    **dict.fromkeys(
+        ("transformers_version", "_name_or_path", "name_or_path", "transformers.js_config"),
+        _ORIGIN,
+    ),
+    **dict.fromkeys(
+        (
+            "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
+            "mask_token_id", "unk_token_id", "decoder_start_token_id", "tokenizer_class",
+        ),
+        _IDS,
+    ),
+    **dict.fromkeys(
+        ("output_attentions", "output_hidden_states", "output_past", "output_scores",
+         "return_dict", "return_dict_in_generate"),
+        _OUTPUTS,
+    ),
+    **dict.fromkeys(
+        ("use_cache", "gradient_checkpointing", "chunk_size_feed_forward", "torchscript",
+         "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
+         "use_bfloat16", "cache_implementation"),
+        _MEMORY,
+    ),
+    **dict.fromkeys(
+        ("id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
+         "_num_labels", "task_specific_params", "tf_legacy_loss", "classifier_dropout", "prefix"),
+        _TASK,
+    ),
+    **dict.fromkeys(
+        ("max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+         "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p",
+         "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+         "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+         "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
+         "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
+        _WRITING,
+    ),
+    "is_encoder_decoder": Only(False),
+    "is_decoder": Only(False),
+    "add_cross_attention": Only(False),
+    "cross_attention_hidden_size": Only(None),
+    "tie_encoder_decoder": Only(False),
+    "pruned_heads": Only({}),
+    "quantization_config": Only(None),
+    "auto_map": Only(None),
+}  # fmt: skip
+
+
+def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
+    """The attributes that a family reads, defaults filled in.
+
+    Raises:
+        CheckpointError: an attribute is unknown, missing, of the wrong type, or has a value that is
+            not handled; says which, and what is.
+    """
+    known = {**ANYWHERE, **rules}
+    for name, value in table.items():
+        rule = known.get(name)
+        if rule is None:
+            close = difflib.get_close_matches(name, rules, n=1)
+            meant = f" (it looks like {close[0]!r}, which is handled)" if close else ""
+            raise CheckpointError(
+                f"config.json: the attribute {name!r} = {value!r} is not one that the family "
+                f"{family} is known to have{meant}: what it does to the numbers is unknown, so "
+                "nothing is converted; take it out if it means nothing"
+            )
+        if isinstance(rule, Only) and value != rule.value:
+            raise CheckpointError(
+                f"config.json: {name} = {value!r} is not handled in the family {family}: the only "
+                f"value is {rule.value!r}"
+            )
+    return {
+        name: _read(table, name, rule, family)
+        for name, rule in known.items()
+        if isinstance(rule, Read)
+    }
+
+
+def _read(table: Table, name: str, rule: Read, family: str) -> Any:
+    if name not in table:
+        if rule.default is REQUIRED:
+            raise CheckpointError(
+                f"config.json has no {name!r}, which every model of the family {family} has"
+            )
+        return rule.default
+    value = table[name]
+    if value is None and (rule.or_none or rule.default is None):
+        return None
+    if rule.kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not rule.kind:
+        raise CheckpointError(
+            f"config.json: {name} must be of type {rule.kind.__name__}, was {value!r}"
+        )
+    return value
+
+
+def as_table(value: object, what: str) -> Table:
+    """A JSON object, refused where it is something else."""
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{what} must be an object with names, was {value!r}")
+    return cast("Table", value)

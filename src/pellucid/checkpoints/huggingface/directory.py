@@ -1,0 +1,166 @@
+"""The files of a Hugging Face directory: JSON, and tensors that are read one by one.
+
+    config.json  generation_config.json  model.safetensors
+    model.safetensors.index.json  model-00001-of-00002.safetensors  ...
+
+Comes in: a folder. Goes out: tables, and tensors by name. It does not know what they mean, and
+never unpickles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors
+import torch
+from torch import Tensor
+
+from pellucid.checkpoints.huggingface.attributes import Table, as_table
+from pellucid.errors import CheckpointError
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_FLOATS = {"F32", "F16", "BF16", "F64"}
+#: Reads tensors of a pickle without running what else is in it, and writes what we read.
+_CONVERT = (
+    'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+    "torch.load('FILE', weights_only=True).items()}, 'model.safetensors')\""
+)
+
+
+def is_huggingface(path: Path) -> bool:
+    """Whether `path` is a folder with a `config.json`."""
+    return (path / CONFIG).is_file()
+
+
+def read_json(file: Path) -> Table:
+    """The object in a JSON file.
+
+    Raises:
+        CheckpointError: it is missing, or not one.
+    """
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} cannot be read as JSON: {error}") from None
+    return as_table(value, str(file))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a tensor lies, and what its file's header says of it."""
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Shards:
+    """The tensors of a folder by name; only headers are read until a tensor is asked for.
+
+    Raises:
+        CheckpointError: there are none, a shard is missing, cut off or not safetensors, or there
+            are pickles instead; says how to convert those.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if (folder / WEIGHTS).is_file():
+            files = {folder / WEIGHTS: None}
+        elif (folder / INDEX).is_file():
+            files = _indexed(folder)
+        else:
+            raise _no_weights(folder)
+        self.folder = folder
+        self.stored: dict[str, Stored] = {}
+        for file, names in files.items():
+            held = _header(file)
+            if names is not None and (missing := sorted(names - held.keys())):
+                raise CheckpointError(
+                    f"{folder / INDEX} says that {missing[0]} is in {file.name}, but it is not"
+                )
+            self.stored.update(held)
+
+    def read(self, name: str) -> Tensor:
+        """One tensor: the memory of the file itself, until the tensor is let go."""
+        with _opened(self.stored[name].file) as file:
+            return cast("Tensor", file.get_tensor(name))
+
+    def read_float(self, name: str) -> Tensor:
+        """One tensor as float32: the file's memory where it is float32 there.
+
+        Raises:
+            CheckpointError: it is not of floating-point numbers.
+        """
+        stored = self.stored[name]
+        if stored.dtype not in _FLOATS:
+            raise CheckpointError(
+                f"{stored.file}: {name} is of type {stored.dtype}, and only "
+                f"{', '.join(sorted(_FLOATS))} are handled: quantised weights are not"
+            )
+        return self.read(name).to(torch.float32)
+
+
+def _indexed(folder: Path) -> dict[Path, set[str] | None]:
+    index = folder / INDEX
+    where: Mapping[str, Any] = as_table(
+        read_json(index).get("weight_map"), f"weight_map in {index}"
+    )
+    files: dict[Path, set[str] | None] = {}
+    for name, shard in where.items():
+        if not isinstance(shard, str) or os.path.basename(shard) != shard:
+            raise CheckpointError(
+                f"{index} names the shard {shard!r}: expected the name of a file beside it"
+            )
+        file = folder / shard
+        if file not in files and not file.is_file():
+            raise CheckpointError(
+                f"{file} is missing: {index.name} says that {name} is in it; get the whole "
+                "directory again"
+            )
+        names = files.setdefault(file, set())
+        assert names is not None
+        names.add(name)
+    if not files:
+        raise CheckpointError(f"{index} names no tensor")
+    return files
+
+
+def _header(file: Path) -> dict[str, Stored]:
+    with _opened(file) as opened:
+        held: dict[str, Stored] = {}
+        for name in opened.keys():  # noqa: SIM118  it is no dict
+            part = opened.get_slice(name)
+            held[name] = Stored(file, tuple(part.get_shape()), part.get_dtype())
+        return held
+
+
+def _opened(file: Path) -> Any:
+    try:
+        return cast("Any", safetensors).safe_open(str(file), framework="pt")
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(
+            f"{file} is not a whole safetensors file ({error}): it was cut off, or is something "
+            "else; get it again"
+        ) from None
+
+
+def _no_weights(folder: Path) -> CheckpointError:
+    pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
+    if pickles:
+        return CheckpointError(
+            f"{folder} holds {pickles[0]}, which is a pickle, and no {WEIGHTS}: a pickle can run "
+            "any code when it is read, so it is not; if you trust it, convert it there with "
+            + _CONVERT.replace("FILE", pickles[0])
+        )
+    return CheckpointError(f"{folder} holds neither {WEIGHTS} nor {INDEX}: there are no weights")

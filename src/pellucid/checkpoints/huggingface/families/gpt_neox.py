@@ -1,0 +1,144 @@
+"""GPT-NeoX, and Pythia: attention and feed-forward read the same state; part of a head is turned.
+
+Queries, keys and values lie in one matrix, head by head.
+
+Source: Black et al. 2022, "GPT-NeoX-20B"; Biderman et al. 2023, "Pythia".
+"""
+
+from __future__ import annotations
+
+from pellucid import config
+from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.checkpoints.huggingface.family import (
+    WRITTEN_ACTIVATIONS,
+    Family,
+    Found,
+    activation,
+    drawn,
+    lone_decoder,
+    multi_head,
+    rotary,
+    std_of,
+)
+from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
+from pellucid.checkpoints.huggingface.rotary import ROTARY_RULES, describe_rotary, read_rotary
+
+_RULES: Rules = {
+    "vocab_size": Read(int),
+    "hidden_size": Read(int),
+    "num_hidden_layers": Read(int),
+    "num_attention_heads": Read(int),
+    "intermediate_size": Read(int),
+    "hidden_act": Read(str, "gelu"),
+    "attention_dropout": Read(float, 0.0),
+    "hidden_dropout": Read(float, 0.0),
+    "max_position_embeddings": Read(int, 2048),
+    "initializer_range": Read(float, 0.02),
+    "layer_norm_eps": Read(float, 1e-5),
+    "tie_word_embeddings": Read(bool, False),
+    "use_parallel_residual": Read(bool, True),
+    "attention_bias": Read(bool, True),
+    "rotary_pct": Read(float, 0.25),
+    "partial_rotary_factor": Read(float, None),
+    "rotary_emb_base": Read(float, 10_000.0),
+    **ROTARY_RULES,
+}
+
+_OURS, _THEIRS = "decoder.blocks.{n}", "gpt_neox.layers.{n}"
+_FUSED = f"{_THEIRS}.attention.query_key_value"
+_NAMES: Names = {
+    "token_embedding.weight": Source("gpt_neox.embed_in.weight"),
+    "head.weight": Source("embed_out.weight"),
+    **dict(norm("decoder.final_norm", "gpt_neox.final_layer_norm")),
+    **dict(norm(f"{_OURS}.attention_norm", f"{_THEIRS}.input_layernorm")),
+    **dict(norm(f"{_OURS}.feed_forward_norm", f"{_THEIRS}.post_attention_layernorm")),
+    **dict(linear(f"{_OURS}.attention.query", _FUSED, third=0, by_head=True)),
+    **dict(linear(f"{_OURS}.attention.key", _FUSED, third=1, by_head=True)),
+    **dict(linear(f"{_OURS}.attention.value", _FUSED, third=2, by_head=True)),
+    **dict(linear(f"{_OURS}.attention.output", f"{_THEIRS}.attention.dense")),
+    **dict(linear(f"{_OURS}.feed_forward.up", f"{_THEIRS}.mlp.dense_h_to_4h")),
+    **dict(linear(f"{_OURS}.feed_forward.down", f"{_THEIRS}.mlp.dense_4h_to_h")),
+}
+
+
+def _read(attributes: Table, found: Found) -> config.Transformer:
+    n_heads: int = attributes["num_attention_heads"]
+    d_head = attributes["hidden_size"] // n_heads
+    bias: bool = attributes["attention_bias"]
+    share = attributes["partial_rotary_factor"]
+    return config.Transformer(
+        vocab_size=attributes["vocab_size"],
+        context_length=attributes["max_position_embeddings"],
+        d_model=attributes["hidden_size"],
+        embedding=config.Embedding(tied=attributes["tie_word_embeddings"], scaled=False),
+        decoder=config.Stack(
+            n_layers=attributes["num_hidden_layers"],
+            positions=read_rotary(
+                attributes,
+                d_head=d_head,
+                base=attributes["rotary_emb_base"],
+                share=attributes["rotary_pct"] if share is None else share,
+            ),
+            attention=config.MultiHead(
+                n_heads=n_heads,
+                n_kv_heads=n_heads,
+                d_head=d_head,
+                qkv_bias=bias,
+                out_bias=bias,
+                qk_norm=None,
+                dropout=attributes["attention_dropout"],
+            ),
+            feed_forward=config.MLP(
+                d_ff=attributes["intermediate_size"],
+                activation=activation(attributes["hidden_act"], "hidden_act"),
+                bias=True,
+            ),
+            norm=config.LayerNorm(eps=attributes["layer_norm_eps"], bias=True),
+            residual=config.Parallel() if attributes["use_parallel_residual"] else config.PreNorm(),
+            final_norm=True,
+            dropout=attributes["hidden_dropout"],
+        ),
+        initialisation=drawn(attributes["initializer_range"]),
+    )
+
+
+def _describe(model: config.Transformer) -> Table:
+    stack = lone_decoder(model)
+    attention, positions = multi_head(stack), rotary(stack)
+    turned = attention.d_head if positions.n_features is None else positions.n_features
+    spelled = describe_rotary(positions)
+    return {
+        "vocab_size": model.rows,
+        "hidden_size": model.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": attention.n_heads,
+        "intermediate_size": stack.feed_forward.d_ff,
+        "hidden_act": WRITTEN_ACTIVATIONS[stack.feed_forward.activation],
+        "attention_dropout": attention.dropout,
+        "hidden_dropout": stack.dropout,
+        "max_position_embeddings": model.context_length,
+        "initializer_range": std_of(model),
+        "layer_norm_eps": stack.norm.eps,
+        "tie_word_embeddings": model.embedding.tied,
+        "use_parallel_residual": isinstance(stack.residual, config.Parallel),
+        "attention_bias": attention.qkv_bias,
+        "rotary_pct": turned / attention.d_head,
+        "rotary_emb_base": spelled["rope_theta"],
+        "rope_scaling": spelled["rope_scaling"],
+    }
+
+
+GPT_NEOX = Family(
+    model_type="gpt_neox",
+    architectures=("GPTNeoXForCausalLM",),
+    rules=_RULES,
+    names=_NAMES,
+    read=_read,
+    describe=_describe,
+    architecture_of=lambda model: "GPTNeoXForCausalLM",
+    prefix="gpt_neox.",
+    left_out={
+        r".*\.attention\.(bias|masked_bias)": "the causal mask",
+        r".*rotary_emb\.inv_freq": "computed from the config",
+    },
+)

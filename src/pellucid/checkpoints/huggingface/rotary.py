@@ -1,0 +1,190 @@
+"""Rotary positions as `config.json` spells them, old and new, and back.
+
+    old: rope_theta = 5e5, rope_scaling = {"rope_type": "llama3", "factor": 8.0, ...}
+    new: rope_parameters = {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0, ...}
+
+Comes in: attributes. Goes out: a `config.Rotary`, and back in the old spelling, which every version
+of `transformers` reads. It does not know families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pellucid import config
+from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.errors import CheckpointError
+
+#: What a family with rotary positions reads for them.
+ROTARY_RULES: Rules = {
+    "rope_theta": Read(float, None),
+    "rope_scaling": Read(dict, None),
+    "rope_parameters": Read(dict, None),
+}
+
+Scaling = config.RotaryScaling | None
+
+
+def read_rotary(
+    attributes: Table, *, d_head: int, base: float = 10_000.0, share: float = 1.0
+) -> config.Rotary:
+    """The positions that attributes describe; `base` and `share` hold where they say nothing.
+
+    `share` is the part of each head's features that is turned.
+
+    Raises:
+        CheckpointError: a kind of scaling that is not handled, or a number of it that is unknown.
+    """
+    given = _parameters(attributes)
+    kind = given.pop("rope_type", None) or given.pop("type", None) or "default"
+    given.pop("type", None)
+    base = float(_number(given, "rope_theta", base))
+    share = float(_number(given, "partial_rotary_factor", share))
+    if kind not in _KINDS:
+        raise CheckpointError(
+            f"config.json: rope_type {kind!r} is not handled: {_WHY_NOT.get(kind, 'it is unknown')}"
+            f"; those that are: {', '.join(_KINDS)}"
+        )
+    names, make = _KINDS[kind]
+    if extra := sorted(given.keys() - names):
+        raise CheckpointError(
+            f"config.json: the rope parameter {extra[0]!r} = {given[extra[0]]!r} is not one of "
+            f"rope_type {kind!r}: {', '.join(sorted(names)) or 'it has none'}"
+        )
+    width = int(d_head * share)
+    return config.Rotary(
+        base=base,
+        n_features=None if width == d_head else width,
+        scaling=make(given, int(attributes["max_position_embeddings"])),
+    )
+
+
+def describe_rotary(rotary: config.Rotary) -> Table:
+    """`rope_theta` and `rope_scaling`."""
+    return {"rope_theta": rotary.base, "rope_scaling": _described(rotary.scaling)}
+
+
+def _parameters(attributes: Table) -> Table:
+    """The numbers of both spellings as one table; refused where they contradict each other."""
+    old: Table = dict(attributes["rope_scaling"] or {})
+    if attributes["rope_theta"] is not None:
+        old["rope_theta"] = attributes["rope_theta"]
+    new: Table = dict(attributes["rope_parameters"] or {})
+    for name in old.keys() & new.keys():
+        if old[name] != new[name]:
+            raise CheckpointError(
+                f"config.json says {name} twice, {old[name]!r} and {new[name]!r} (in "
+                "rope_parameters): take one out"
+            )
+    return old | new
+
+
+def _number(given: Table, name: str, default: float | None = None) -> Any:
+    """A number taken out of the table; `default` where it is absent or null."""
+    value = given.pop(name, None)
+    if value is None:
+        if default is None:
+            raise CheckpointError(f"config.json: the rope parameter {name!r} is missing")
+        return default
+    if type(value) not in (int, float):
+        raise CheckpointError(f"config.json: {name} must be a number, was {value!r}")
+    return value
+
+
+def _default(given: Table, context_length: int) -> Scaling:
+    return None
+
+
+def _linear(given: Table, context_length: int) -> Scaling:
+    return config.LinearScaling(factor=float(_number(given, "factor")))
+
+
+def _llama3(given: Table, context_length: int) -> Scaling:
+    return config.Llama3Scaling(
+        factor=float(_number(given, "factor")),
+        low_frequency_factor=float(_number(given, "low_freq_factor")),
+        high_frequency_factor=float(_number(given, "high_freq_factor")),
+        original_context_length=_original(given, context_length),
+    )
+
+
+def _yarn(given: Table, context_length: int) -> Scaling:
+    factor = float(_number(given, "factor"))
+    mscale, over = given.pop("mscale", None), given.pop("mscale_all_dim", None)
+    plain = _mscale(factor, mscale) / _mscale(factor, over) if mscale and over else _mscale(factor)
+    truncated = given.pop("truncate", True)
+    return config.YaRN(
+        factor=factor,
+        original_context_length=_original(given, context_length),
+        beta_fast=float(_number(given, "beta_fast", 32.0)),
+        beta_slow=float(_number(given, "beta_slow", 1.0)),
+        attention_factor=float(_number(given, "attention_factor", plain)),
+        truncated=bool(truncated),
+    )
+
+
+def _mscale(factor: float, times: float = 1.0) -> float:
+    """What cos and sin are multiplied by (Peng et al. 2023, "YaRN", eq. 22)."""
+    return 1.0 if factor <= 1 else 0.1 * times * math.log(factor) + 1.0
+
+
+def _original(given: Table, context_length: int) -> int:
+    return int(_number(given, "original_max_position_embeddings", context_length))
+
+
+#: For each rope_type its numbers, and what they become.
+_KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
+    "default": (frozenset(), _default),
+    "linear": (frozenset({"factor"}), _linear),
+    "llama3": (
+        frozenset(
+            {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+        ),
+        _llama3,
+    ),
+    "yarn": (
+        frozenset(
+            {
+                "factor", "original_max_position_embeddings", "attention_factor", "beta_fast",
+                "beta_slow", "mscale", "mscale_all_dim", "truncate",
+            }
+        ),
+        _yarn,
+    ),
+}  # fmt: skip
+
+_WHY_NOT = {
+    "dynamic": "its angles change with the length of the text, so a cache of keys would be wrong",
+    "longrope": "its angles change with the length of the text",
+}
+
+
+def _described(scaling: Scaling) -> Table | None:
+    match scaling:
+        case None:
+            return None
+        case config.LinearScaling(factor=factor):
+            return {"rope_type": "linear", "factor": factor}
+        case config.Llama3Scaling():
+            return {
+                "rope_type": "llama3",
+                "factor": scaling.factor,
+                "low_freq_factor": scaling.low_frequency_factor,
+                "high_freq_factor": scaling.high_frequency_factor,
+                "original_max_position_embeddings": scaling.original_context_length,
+            }
+        case config.YaRN():
+            return {
+                "rope_type": "yarn",
+                "factor": scaling.factor,
+                "original_max_position_embeddings": scaling.original_context_length,
+                "attention_factor": scaling.attention_factor,
+                "beta_fast": scaling.beta_fast,
+                "beta_slow": scaling.beta_slow,
+                "truncate": scaling.truncated,
+            }
+        case config.NTKScaling():
+            # there is no such kind: it is a larger base, which the comparison will show
+            return None

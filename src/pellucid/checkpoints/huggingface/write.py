@@ -1,0 +1,195 @@
+"""A model of ours as a Hugging Face directory, which `transformers` reads.
+
+Comes in: a config, and tensors by our names. Goes out: `config.json`, `generation_config.json` and
+`model.safetensors`. It does not know runs; the tokenizer's files are another's.
+
+A family can say a model if what it writes reads back as the same model. Rates of dropout and how
+weights started may differ: they do not change what a trained model computes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors.torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
+from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, WEIGHTS
+from pellucid.checkpoints.huggingface.families import FAMILIES
+from pellucid.checkpoints.huggingface.family import Family, Found, Unfit, alternating, multi_head
+from pellucid.checkpoints.huggingface.names import Source, source_of
+from pellucid.config import encode
+from pellucid.errors import CheckpointError, ConfigError
+
+#: More differences than any comparison finds: a family that cannot say the model at all.
+_FAR = 1000
+
+
+def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple[Family, Table]:
+    """The first family that can say a model with these parameters, and its attributes.
+
+    Raises:
+        CheckpointError: none can; says what the nearest one lacks, part by part.
+    """
+    parameters = list(parameters)
+    nearest: tuple[int, str, list[str]] | None = None
+    for family in FAMILIES.values():
+        try:
+            attributes = family.describe(model)
+            reasons = _differences(model, parameters, family, attributes)
+            distance = len(reasons)
+        except Unfit as unfit:
+            attributes, reasons = {}, [str(unfit)]
+            distance = 2 * _FAR if unfit.shape else _FAR
+        if not reasons:
+            return family, attributes
+        if nearest is None or distance < nearest[0]:
+            nearest = distance, family.model_type, reasons
+    assert nearest is not None
+    raise CheckpointError(
+        "no family of transformers that is handled can say this model. The nearest is "
+        f"{nearest[1]}, but: {'; '.join(nearest[2])}"
+    )
+
+
+def write_published(
+    folder: Path,
+    model: config.Transformer,
+    tensors: Mapping[str, Tensor],
+    ends: Mapping[str, int | None],
+) -> str:
+    """Write a model into a folder that is there; `ends` are ids such as `bos_token_id`.
+
+    Gives back the family it was written as.
+
+    Raises:
+        CheckpointError: no family can say it.
+    """
+    family, attributes = choose_family(model, tensors)
+    table: Table = {
+        "architectures": [family.architecture_of(model)],
+        "model_type": family.model_type,
+        **attributes,
+        **ends,
+        "torch_dtype": "float32",
+    }
+    _write_json(folder / CONFIG, table)
+    if isinstance(model.head, config.LanguageHead):
+        _write_json(folder / GENERATION, dict(ends))
+    save_file = cast("Any", safetensors.torch).save_file
+    save_file(_renamed(model, tensors, family), folder / WEIGHTS, metadata={"format": "pt"})
+    # the library lets nobody else read what it writes; the directory is for others too
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)
+    return family.model_type
+
+
+def _renamed(
+    model: config.Transformer, tensors: Mapping[str, Tensor], family: Family
+) -> dict[str, Tensor]:
+    """The tensors by their names, queries, keys and values joined where they lie so."""
+    n_heads = multi_head(model.stacks[0]).n_heads
+    groups: dict[str, list[tuple[Source, Tensor]]] = {}
+    for ours, tensor in tensors.items():
+        source = source_of(ours, family.names_for(model))
+        assert source is not None  # choose_family has looked
+        groups.setdefault(source.name, []).append((source, tensor.detach().cpu()))
+    bare = isinstance(model.head, config.NoHead)
+    written: dict[str, Tensor] = {}
+    for name, group in groups.items():
+        group.sort(key=lambda pair: pair[0].third or 0)
+        joined = group[0][0].join([tensor for _, tensor in group], n_heads=n_heads)
+        written[name.removeprefix(family.prefix) if bare else name] = joined.contiguous()
+    return written
+
+
+def _write_json(file: Path, table: Table) -> None:
+    file.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+
+
+def _differences(
+    model: config.Transformer, parameters: list[str], family: Family, attributes: Table
+) -> list[str]:
+    """What reads back otherwise than it was, part by part."""
+    sources = {ours: source_of(ours, family.names_for(model)) for ours in parameters}
+    found = frozenset(source.name for source in sources.values() if source is not None)
+    try:
+        read = read_attributes(attributes, family.rules, family=family.model_type)
+        again = family.read(read, Found(family.architecture_of(model), found))
+    except (CheckpointError, ConfigError) as error:
+        return [str(error)]
+    reasons = list(_compared("model", encode(_plain(model)), encode(_plain(again))))
+    homeless = [ours for ours, source in sources.items() if source is None]
+    if homeless and not reasons:
+        reasons.append(f"there is no tensor for {homeless[0]}")
+    return reasons
+
+
+def _compared(at: str, ours: Any, theirs: Any) -> Iterable[str]:
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        if ours != theirs:
+            yield f"{at} is {_said(ours)}, it could only be {_said(theirs)}"
+        return
+    mine, other = cast("Table", ours), cast("Table", theirs)
+    if mine["kind"] != other["kind"]:
+        yield f"{at} is {_said(mine)}, it could only be {_said(other)}"
+        return
+    for key in dict.fromkeys((*mine, *other)):
+        yield from _compared(f"{at}.{key}", mine.get(key), other.get(key))
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(cast("Table", value)["kind"])
+    return "absent" if value is None else str(value)
+
+
+def _plain(model: config.Transformer) -> config.Transformer:
+    """A model without what does not change its numbers, each part said in one way."""
+    headless = isinstance(model.head, config.NoHead)
+    return replace(
+        model,
+        embedding=replace(model.embedding, tied=True) if headless else model.embedding,
+        encoder=None if model.encoder is None else _plain_stack(model.encoder),
+        decoder=None if model.decoder is None else _plain_stack(model.decoder),
+        initialisation=config.Initialisation(
+            weights=config.He(), embedding_std=1.0, outputs="plain"
+        ),
+    )
+
+
+def _plain_stack(stack: config.Stack) -> config.Stack:
+    positions = stack.positions
+    if isinstance(positions, config.Rotary) and positions.n_features == stack.d_head:
+        positions = replace(positions, n_features=None)
+    layers = tuple(_plain_attention(layer) for layer in stack.layers)
+    heads = tuple(layer for layer in layers if isinstance(layer, config.MultiHead))
+    crossed = stack.cross_attention
+    return replace(
+        stack,
+        positions=positions,
+        attention=alternating(heads) if len(heads) == len(layers) else stack.attention,
+        cross_attention=None
+        if crossed is None
+        else cast("config.MultiHead", _plain_attention(crossed)),
+        dropout=0.0,
+    )
+
+
+def _plain_attention(layer: config.OneAttention) -> config.OneAttention:
+    if not isinstance(layer, config.MultiHead):
+        return layer
+    return replace(
+        layer,
+        dropout=0.0,
+        d_value=None if layer.d_value == layer.d_head else layer.d_value,
+        scale=None if layer.scale == layer.d_head**-0.5 else layer.scale,
+        # without a norm there is nothing that it could go over
+        qk_norm_over=layer.qk_norm_over if layer.qk_norm is not None else "each_head",
+    )

@@ -1,0 +1,142 @@
+"""`pellucid embed`: texts as vectors, and which of them are near each other."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output import add_json, print_json
+from pellucid.cli.piped import piped
+from pellucid.errors import ConfigError, TextError
+
+if TYPE_CHECKING:
+    from pellucid.runs.embedding import Vectors
+
+#: How many numbers of a vector are shown to people.
+_SHOWN = 8
+_WIDTH = 60
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "embed",
+        help="turn texts into vectors, and compare them",
+        description="One vector for each text: what a run makes of its tokens, pooled. Several "
+        "texts are compared by cosine. Without a text, read them from standard input, one a line.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument("texts", nargs="*", metavar="TEXT")
+    parser.add_argument("--file", metavar="FILE", help="texts, one a line; - is standard input")
+    parser.add_argument(
+        "--pool",
+        default="mean",
+        metavar="P",
+        help="mean of a text's tokens (the default), first token, last token, or pooler (BERT's)",
+    )
+    parser.add_argument(
+        "--no-normalise", action="store_true", help="leave vectors as long as they are, not 1"
+    )
+    parser.add_argument("--like", metavar="TEXT", help="rank the texts by nearness to this one")
+    parser.add_argument("--out", metavar="FILE", help="write the vectors to a .npy file")
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_json(parser)
+    parser.set_defaults(call=call, list_of_words="texts")
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print who is near whom, or all as JSON; write the vectors where asked to."""
+    from pellucid import runs
+
+    if arguments.out is not None and not arguments.out.endswith(".npy"):
+        raise ConfigError(f"--out {arguments.out}: vectors are written as .npy; name it so")
+    texts = _texts(arguments)
+    run = runs.load(arguments.run, device=arguments.device)
+    all_texts = texts if arguments.like is None else [*texts, arguments.like]
+    vectors = runs.embed(run, all_texts, pool=arguments.pool, normalise=not arguments.no_normalise)
+    like = vectors[len(texts) :]
+    vectors = vectors[: len(texts)]
+    if arguments.out is not None:
+        _save(Path(arguments.out), vectors)
+    if arguments.json:
+        print_json(_facts(texts, vectors, like, arguments))
+        return
+    vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
+    print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
+    if arguments.like is not None:
+        for one in runs.ranked(vectors, like):
+            print(f"{one.cosine:>8.4f}  {_line(texts[one.text])}")
+    elif len(texts) > 1:
+        _print_neighbours(texts, vectors)
+    else:
+        print(" ".join(f"{number:.4f}" for number in vectors[0, :_SHOWN]), "...")
+        print("\nall of them: --json, or --out FILE.npy")
+
+
+def _texts(arguments: argparse.Namespace) -> list[str]:
+    texts: list[str] = list(arguments.texts)
+    if arguments.file == "-":
+        texts += _lines(piped("text"))
+    elif arguments.file is not None:
+        try:
+            texts += _lines(Path(arguments.file).read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise TextError(
+                f"{arguments.file} is not UTF-8 ({error.reason} at {error.start}): convert it first"
+            ) from None
+    elif not texts and sys.stdin is not None and not sys.stdin.isatty():
+        texts = _lines(piped("text"))
+    if not texts:
+        raise TextError("there is no text to embed: name some, or give --file, one text a line")
+    return texts
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _save(file: Path, vectors: Vectors) -> None:
+    import numpy as np
+
+    with file.open("wb") as out:
+        np.save(out, vectors)
+
+
+def _facts(
+    texts: list[str], vectors: Vectors, like: Vectors, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    from pellucid import runs
+
+    rows: list[dict[str, Any]] = [{"text": text} for text in texts]
+    if arguments.out is None:
+        for row, vector in zip(rows, vectors, strict=True):
+            row["vector"] = vector.tolist()
+    facts: dict[str, Any] = {"pool": arguments.pool, "normalised": not arguments.no_normalise}
+    if arguments.out is not None:
+        facts["file"] = arguments.out
+    if arguments.like is not None:
+        facts["like"] = arguments.like
+        for rank, one in enumerate(runs.ranked(vectors, like), start=1):
+            rows[one.text] |= {"cosine": one.cosine, "rank": rank}
+    elif len(texts) > 1:
+        for one in runs.neighbours(vectors):
+            rows[one.text] |= {"nearest": one.nearest, "cosine": one.cosine}
+    return facts | {"texts": rows}
+
+
+def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
+    from pellucid import runs
+
+    width = min(_WIDTH, max(4, *(len(_line(text)) for text in texts)))
+    print(f"{'text':<{width}}  {'cosine':>7}  nearest")
+    for one in runs.neighbours(vectors):
+        print(f"{_line(texts[one.text]):<{width}}  {one.cosine:>7.4f}  {_line(texts[one.nearest])}")
+
+
+def _line(text: str) -> str:
+    from pellucid.display import visible
+
+    text = visible(text)
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

@@ -1,0 +1,33 @@
+"""`pellucid export`: a run becomes a directory that `transformers` reads."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.output import add_json, print_json
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "export",
+        help="write a run as a Hugging Face directory",
+        description="Write a run's model and tokenizer so that transformers loads them with "
+        "from_pretrained. A model that no handled family can say is refused, part by part.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument("out", metavar="DIR", help="the directory, which is made")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Export it; say as what."""
+    from pellucid import runs
+
+    exported = runs.export_run(arguments.run, arguments.out)
+    if arguments.json:
+        print_json({"folder": str(exported.folder), "family": exported.family})
+        return
+    print(f"{exported.folder}: a {exported.family}, for transformers and for pellucid")

@@ -1,0 +1,135 @@
+"""How much arithmetic a token costs, by part, with the formula.
+
+Comes in: a `config.Transformer`. Goes out: rows of FLOPs per token. It does not know any machine;
+the counts are of the arithmetic, not of a kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from pellucid.config import (
+    LanguageHead,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    Transformer,
+)
+from pellucid.counting.formulas import Symbols, evaluate, times, total
+from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.parameters import (
+    attention_row,
+    cross_attention_row,
+    feed_forward_row,
+    symbols,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlopRow:
+    """A part, its FLOPs per token forward and backward, and the formula of the forward ones."""
+
+    part: str
+    forward: int
+    backward: int
+    formula: str
+
+
+def flops_per_token(model: Transformer) -> list[FlopRow]:
+    """Multiply-adds (2 FLOPs each) for one token at full context; backward is twice the forward.
+
+    A matrix costs 2 FLOPs per parameter and token. Scores and weighted sums each cost 2 FLOPs per
+    feature of a head and visible key; a causal query sees (T + 1) / 2 keys on average. With an
+    encoder and a decoder it is one token of each, T tokens in both texts. What is done feature by
+    feature (norms, activations, positions, the softmax) is left out.
+
+    Source: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", table 1.
+    """
+    rows = [row for named in stacks(model) for row in _stack(model, named)]
+    return rows + _head(model)
+
+
+def mixing(attention: OneAttention, *, causal: bool) -> str:
+    """FLOPs per token and layer in which tokens meet: scores, sums, states.
+
+    Causal linear attention and memories go through a text in chunks of c: within a chunk by scores,
+    across chunks by a state of d_k d_v numbers per head, which is read and written. A memory and
+    its momentum are both read and written, and the memory is held against what comes: 2 d_k d_v
+    each, and the decays of all pairs of tokens in a chunk are multiplied out.
+    """
+    match attention:
+        case MultiHead(window=window):
+            return _gathered(visible_keys(causal=causal, window=window is not None))
+        case LinearAttention():
+            across = "4 h d_k d_v"
+            return total(_gathered("(c + 1) / 2"), across) if causal else across
+        case NeuralMemory(frozen=frozen):
+            near = _gathered(visible_keys(causal=causal, window=True))
+            if frozen:
+                return total(near, "2 h d_k d_v")
+            decays = "h (c + 1) (c + 2) / 3"
+            return total(near, _gathered("(c + 1) / 2"), "10 h d_k d_v", decays)
+        case _:
+            assert_never(attention)
+
+
+def visible_keys(*, causal: bool, window: bool) -> str:
+    """How many keys a query sees, on average over a text of T tokens."""
+    if causal:
+        return "(w - w (w - 1) / (2 T))" if window else "(T + 1) / 2"
+    return "(2 w - 1 - w (w - 1) / T)" if window else "T"
+
+
+def within(attention: OneAttention, length: int) -> dict[str, int]:
+    """The symbols of `attention` in a text of `length` tokens, which bounds window and chunk."""
+    known = attention_symbols(attention)
+    return known | {name: min(known[name], length) for name in ("w", "c") if name in known}
+
+
+def _gathered(keys: str) -> str:
+    return f"2 h (d_k + d_v) {keys}"
+
+
+def _stack(model: Transformer, named: NamedStack) -> list[FlopRow]:
+    known, length = symbols(model, named), model.context_length
+    rows: list[FlopRow] = []
+    for layers in alike(named):
+        projections = attention_row(model, named, layers)
+        rows.append(_products(f"{layers.name} projections", projections.count))
+        formula = times(layers.layers, layers.number, mixing(layers.attention, causal=named.causal))
+        meets = "sums" if isinstance(layers.attention, LinearAttention) else "scores and sums"
+        known_here = known | within(layers.attention, length)
+        rows.append(_row(f"{layers.name} {meets}", formula, known_here))
+    cross = cross_attention_row(model, named)
+    if cross is not None and named.stack.cross_attention is not None:
+        rows.append(_products("cross attention projections", cross.count))
+        known_here = known | within(named.stack.cross_attention, length)
+        rows.append(
+            _row("cross attention scores and sums", f"n_layers ({_gathered('T')})", known_here)
+        )
+    rows.append(
+        _products(f"{named.prefix}feed-forward", feed_forward_row(model, named).count),
+    )
+    return rows
+
+
+def _head(model: Transformer) -> list[FlopRow]:
+    known, rows = symbols(model), list[FlopRow]()
+    if model.pooler:
+        rows.append(_row("pooler, once a text", "2 d_model^2 / T", known))
+    if isinstance(model.head, LanguageHead):
+        if model.head.transform is not None:
+            rows.append(_row("head transform", "2 d_model^2", known))
+        rows.append(_row("head", "2 vocab_size d_model", known))
+    return rows
+
+
+def _products(part: str, parameters: int) -> FlopRow:
+    return FlopRow(part, 2 * parameters, 4 * parameters, "2 x its parameters")
+
+
+def _row(part: str, formula: str, known: Symbols) -> FlopRow:
+    forward = int(evaluate(formula, known))
+    return FlopRow(part, forward, 2 * forward, formula)

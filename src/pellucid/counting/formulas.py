@@ -1,0 +1,97 @@
+"""Formulas as they are shown, and the numbers that they mean.
+
+Comes in: a text such as "h d_model (2 d_k + d_v)", and what each symbol stands for. Goes out: its
+exact value. It does not know what is counted.
+
+Every closed formula that this room shows is the one that it computes with, so that the two cannot
+drift apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+Symbols = Mapping[str, int]
+
+_TOKEN = re.compile(r"\s*([A-Za-z_]+|\d+|[-+/^()])")
+
+
+def evaluate(formula: str, symbols: Symbols) -> Fraction:
+    """The value of `formula`: sums of products, powers, brackets; side by side means times.
+
+    A quotient takes the one factor behind its stroke: "h (T + 1) / 2 d_k" is h d_k (T + 1) / 2.
+
+    >>> evaluate("2 n_layers (2 d_model)", {"n_layers": 3, "d_model": 4})
+    Fraction(48, 1)
+    """
+    tokens = _TOKEN.findall(formula)
+    if "".join(tokens) != "".join(formula.split()):
+        raise ValueError(f"{formula!r} has a character that is in no formula")
+    reader = _Reader(tokens, symbols)
+    value = reader.sum()
+    if reader.ahead is not None:
+        raise ValueError(f"{formula!r} goes on after its end, at {reader.ahead!r}")
+    return value
+
+
+def whole(formula: str, symbols: Symbols) -> int:
+    """The value of `formula`, rounded down to a whole number."""
+    return int(evaluate(formula, symbols))
+
+
+def times(count: int, name: str, formula: str) -> str:
+    """`formula` that often, `count` being called `name`; "0" stays "0"."""
+    if formula == "0":
+        return formula
+    return f"{name if name else count} ({formula})"
+
+
+def total(*formulas: str) -> str:
+    """The sum of formulas, those left out that are "0"."""
+    return " + ".join(formula for formula in formulas if formula != "0") or "0"
+
+
+class _Reader:
+    """Reads a sum from tokens, one after another."""
+
+    def __init__(self, tokens: list[str], symbols: Symbols) -> None:
+        self.tokens = tokens
+        self.symbols = symbols
+
+    @property
+    def ahead(self) -> str | None:
+        return self.tokens[0] if self.tokens else None
+
+    def sum(self) -> Fraction:
+        value = self._product()
+        while self.ahead in ("+", "-"):
+            sign = 1 if self.tokens.pop(0) == "+" else -1
+            value += sign * self._product()
+        return value
+
+    def _product(self) -> Fraction:
+        value = self._power()
+        while self.ahead is not None and self.ahead not in "+-)":
+            if self.ahead == "/":
+                self.tokens.pop(0)
+                value /= self._power()
+            else:
+                value *= self._power()
+        return value
+
+    def _power(self) -> Fraction:
+        value = self._factor()
+        if self.ahead == "^":
+            self.tokens.pop(0)
+            value **= int(self._factor())
+        return value
+
+    def _factor(self) -> Fraction:
+        token = self.tokens.pop(0)
+        if token == "(":
+            value = self.sum()
+            self.tokens.pop(0)  # its closing bracket
+            return value
+        return Fraction(int(token) if token.isdigit() else self.symbols[token])

@@ -1,0 +1,179 @@
+"""How the cost of attention grows with the length of a text, kind by kind.
+
+Comes in: a `config.Transformer`. Goes out: one row for each kind of attention: the work and the
+memory of a text of T tokens, and what one more token costs in generation. It does not know any
+machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from pellucid.config import (
+    ALiBi,
+    BucketedBias,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    ShawRelative,
+    Transformer,
+)
+from pellucid.counting.flops import mixing
+from pellucid.counting.formulas import times, whole
+from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.memory import Precision, bytes_of, scores_are_formed
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthRow:
+    """How a kind of attention grows with T, the number of tokens; n, that of the encoder's text.
+
+    `work_formula` counts FLOPs of one layer over a whole text; `step` is the work of one more
+    token. `cache_bytes_per_token` and `state_bytes` are of all `layers` together, and 0 in an
+    encoder, which keeps nothing: `kept_formula` says how many numbers they are.
+    """
+
+    part: str
+    layers: int
+    work: str
+    work_formula: str
+    memory: str
+    step: str
+    cache_bytes_per_token: int
+    state_bytes: int
+    kept_formula: str
+    words: str
+
+
+#: States are sums over a whole text: they are kept in float32 whatever the precision.
+_STATE_BYTES = 4
+
+
+class _Kind(NamedTuple):
+    work: str
+    step: str
+    words: str
+
+
+def growth(model: Transformer, *, precision: Precision) -> list[GrowthRow]:
+    """How each kind of attention in `model` grows with the length of the text."""
+    rows: list[GrowthRow] = []
+    for named in stacks(model):
+        rows += [
+            _row(layers.name, layers.attention, layers.layers, named, precision)
+            for layers in alike(named)
+        ]
+        cross = named.stack.cross_attention
+        if cross is not None:
+            rows.append(_cross_row(cross, named.stack.n_layers, precision))
+    return rows
+
+
+def _row(
+    part: str, attention: OneAttention, layers: int, named: NamedStack, precision: Precision
+) -> GrowthRow:
+    kind = _kind(attention, causal=named.causal)
+    known, width = attention_symbols(attention), bytes_of(precision)
+    cached, state = _kept(attention) if named.causal else ("0", "0")
+    kept = [
+        formula
+        for formula in (cached if cached == "0" else f"{cached} per token", state)
+        if formula != "0"
+    ]
+    squares = _squares(attention, named)
+    return GrowthRow(
+        part=part,
+        layers=layers,
+        work=kind.work,
+        work_formula=f"T ({mixing(attention, causal=named.causal)})",
+        memory="O(T^2)" if squares else "O(T)",
+        step=kind.step if named.causal else "none",
+        cache_bytes_per_token=width * whole(times(layers, "", cached), known),
+        state_bytes=_STATE_BYTES * whole(times(layers, "", state), known),
+        kept_formula=" + ".join(kept) or "none",
+        words=kind.words + squares,
+    )
+
+
+def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
+    sees = "every token before it" if causal else "every token"
+    match attention:
+        case MultiHead(window=None):
+            return _Kind(
+                "O(T^2)",
+                "O(T)",
+                f"each token looks at {sees}: twice the text is four times the work",
+            )
+        case MultiHead():
+            return _Kind(
+                "O(T w)",
+                "O(w)",
+                "each token looks at a window: twice the text is twice the work"
+                + ("" if causal else ", in a kernel that skips what is masked (ours does T^2)"),
+            )
+        case LinearAttention():
+            return _Kind(
+                "O(T)",
+                "O(1)",
+                "the past is a sum of fixed size: twice the text is twice the work, and a step "
+                "costs the same however much was read",
+            )
+        case NeuralMemory():
+            return _Kind(
+                "O(T)",
+                "O(w)",
+                "a window beside a memory of fixed size: twice the text is twice the work, and a "
+                "step costs the same however much was read",
+            )
+        case _:
+            assert_never(attention)
+
+
+def _kept(attention: OneAttention) -> tuple[str, str]:
+    """Numbers that one layer keeps in generation: for each token, and once."""
+    match attention:
+        case MultiHead():
+            return "h_kv (d_k + d_v)", "0"
+        case LinearAttention():
+            return "0", "h (d_k d_v + d_k)"
+        case NeuralMemory(frozen=frozen):
+            # the memory before the chunk in hand, the memory now, and its momentum
+            return "h (d_k + d_v)", "0" if frozen else "3 h d_k d_v"
+        case _:
+            assert_never(attention)
+
+
+def _squares(attention: OneAttention, named: NamedStack) -> str:
+    """Why a score for every query and key lies in memory; empty where none does."""
+    positions = named.stack.positions
+    if isinstance(attention, MultiHead) and scores_are_formed(attention, named):
+        why = {
+            "the soft cap": attention.soft_cap is not None,
+            "the sinks": attention.sinks,
+            "the vectors on values": isinstance(positions, ShawRelative) and positions.values,
+        }
+        reasons = " and ".join(reason for reason, holds in why.items() if holds)
+        return f"; {reasons}: no fused kernel has them, so all scores are formed"
+    if isinstance(positions, ALiBi | BucketedBias | ShawRelative):
+        return "; what positions add to the scores is formed for every query and key"
+    return ""
+
+
+def _cross_row(cross: MultiHead, layers: int, precision: Precision) -> GrowthRow:
+    known, width = attention_symbols(cross), bytes_of(precision)
+    kept = "h_kv (d_k + d_v)"
+    return GrowthRow(
+        part="cross attention",
+        layers=layers,
+        work="O(n T)",
+        work_formula="T 2 h (d_k + d_v) n",
+        memory="O(n + T)",
+        step="O(n)",
+        cache_bytes_per_token=width * whole(times(layers, "", kept), known),
+        state_bytes=0,
+        kept_formula=f"{kept} per token of the encoder's text",
+        words="each token looks at all n tokens of the encoder's text, whose keys and values are "
+        "made once",
+    )

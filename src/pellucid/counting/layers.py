@@ -1,0 +1,98 @@
+"""The layers of a model that are alike, under the names that every table calls them by.
+
+Comes in: a `config.Transformer`. Goes out: its stacks, and in each the kinds of attention with how
+many layers have them. It counts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from pellucid.config import (
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    Stack,
+    Transformer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStack:
+    """A stack, whether it is causal, and what stands before the names of its parts."""
+
+    stack: Stack
+    causal: bool
+    #: "encoder " or "decoder " where a model has both
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeLayers:
+    """A kind of attention, how many layers of its stack have it, and what it is called."""
+
+    name: str
+    attention: OneAttention
+    layers: int
+    #: what a formula calls their number; empty where it is only a part of the stack's
+    number: str
+
+
+def stacks(model: Transformer) -> list[NamedStack]:
+    """The stacks of `model`, the encoder first."""
+    both = model.encoder is not None and model.decoder is not None
+    found: list[NamedStack] = []
+    if model.encoder is not None:
+        found.append(NamedStack(model.encoder, False, "encoder " if both else ""))
+    if model.decoder is not None:
+        found.append(NamedStack(model.decoder, True, "decoder " if both else ""))
+    return found
+
+
+def alike(named: NamedStack) -> list[AlikeLayers]:
+    """The kinds of attention of a stack, in the order in which a token meets them."""
+    layers = named.stack.layers
+    kinds = list(dict.fromkeys(layers))
+    if len(kinds) == 1:
+        return [AlikeLayers(f"{named.prefix}attention", kinds[0], len(layers), "n_layers")]
+    words = [_word(kind) for kind in kinds]
+    names = [
+        word if words.count(word) == 1 else f"{word} {words[: index + 1].count(word)}"
+        for index, word in enumerate(words)
+    ]
+    return [
+        AlikeLayers(f"{named.prefix}{name} attention", kind, layers.count(kind), "")
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+
+
+def attention_symbols(attention: OneAttention) -> dict[str, int]:
+    """h, h_kv, d_k, d_v, and the window w or chunk c where there is one."""
+    match attention:
+        case MultiHead():
+            heads = {"h": attention.n_heads, "h_kv": attention.n_kv_heads}
+            widths = {"d_k": attention.d_head, "d_v": attention.value_width}
+            window = {} if attention.window is None else {"w": attention.window}
+            return heads | widths | window
+        case LinearAttention(n_heads=h, d_head=width, chunk=chunk):
+            return {"h": h, "h_kv": h, "d_k": width, "d_v": width, "c": chunk}
+        case NeuralMemory(n_heads=h, d_head=width, chunk=chunk, window=window):
+            return {"h": h, "h_kv": h, "d_k": width, "d_v": width, "c": chunk, "w": window}
+        case _:
+            assert_never(attention)
+
+
+def _word(attention: OneAttention) -> str:
+    match attention:
+        case MultiHead(window=None):
+            return "global"
+        case MultiHead():
+            return "window"
+        case LinearAttention():
+            return "linear"
+        case NeuralMemory():
+            return "memory"
+        case _:
+            assert_never(attention)

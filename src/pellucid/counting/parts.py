@@ -1,0 +1,130 @@
+"""How many parameters one of each part has, as formulas.
+
+Comes in: a kind of part. Goes out: the formula of its matrices and of its vectors. It does not know
+how often the part occurs, nor what the symbols stand for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from pellucid.config import (
+    MLP,
+    BatchNorm,
+    FeedForward,
+    GatedMLP,
+    GroupNorm,
+    HeadTransform,
+    InstanceNorm,
+    LayerNorm,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    Norm,
+    OneAttention,
+    RMSNorm,
+    SandwichNorm,
+    Stack,
+    WeightNorm,
+)
+from pellucid.counting.formulas import total
+
+
+class Part(NamedTuple):
+    """The formulas of a part's matrices and of its vectors; "0" where it has none."""
+
+    matrices: str
+    vectors: str
+
+    @property
+    def formula(self) -> str:
+        """All of its parameters."""
+        return total(*self)
+
+
+def norm_part(norm: Norm, width: str = "d_model") -> Part:
+    """Gains, and biases where there are any."""
+    match norm:
+        case LayerNorm(bias=True) | BatchNorm() | GroupNorm() | InstanceNorm():
+            return Part("0", f"2 {width}")
+        case LayerNorm() | RMSNorm():
+            return Part("0", width)
+        case _:
+            assert_never(norm)
+
+
+def block_norms(stack: Stack) -> int:
+    """How many norms one block has."""
+    layers = 2 if stack.cross_attention is None else 3
+    return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
+
+
+def attention_part(attention: OneAttention, stack: Stack) -> Part:
+    """Projections to queries, keys and values, and back; biases, norms and sinks beside them."""
+    match attention:
+        case MultiHead():
+            part = _multi_head(attention)
+        case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
+            biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
+            part = Part(_PROJECTIONS, biases)
+        case NeuralMemory():
+            # six projections to queries, keys and values, four gates, what the memory starts as
+            matrices = "7 h d_k d_model + 4 h d_model + h d_k^2"
+            part = Part(matrices, "4 h + d_k")
+            return _reparametrised(part, stack, "7 h d_k + 4 h + d_model")
+        case _:
+            assert_never(attention)
+    return _reparametrised(part, stack, f"{_rows(attention)} + d_model")
+
+
+#: Of as many key/value heads as query heads.
+_PROJECTIONS = "h d_model (2 d_k + d_v) + h d_v d_model"
+_ROWS = "h (2 d_k + d_v)"
+
+
+def _rows(attention: OneAttention) -> str:
+    """How many queries, keys and values a token has, in numbers."""
+    if isinstance(attention, MultiHead) and attention.n_heads != attention.n_kv_heads:
+        return "h d_k + h_kv (d_k + d_v)"
+    return _ROWS
+
+
+def _multi_head(attention: MultiHead) -> Part:
+    grouped = attention.n_heads != attention.n_kv_heads
+    matrices = f"d_model ({_rows(attention)}) + h d_v d_model" if grouped else _PROJECTIONS
+    norms = "0"
+    if attention.qk_norm is not None:
+        widths = ("h d_k", "h_kv d_k") if attention.qk_norm_over == "all_heads" else ("d_k", "d_k")
+        norms = total(*(norm_part(attention.qk_norm, width).vectors for width in widths))
+    vectors = total(
+        _rows(attention) if attention.qkv_bias else "0",
+        "d_model" if attention.out_bias else "0",
+        norms,
+        "h" if attention.sinks else "0",
+    )
+    return Part(matrices, vectors)
+
+
+def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
+    """Two matrices, or three where it is gated."""
+    match feed_forward:
+        case MLP():
+            matrices, rows = "2 d_model d_ff", "d_ff + d_model"
+        case GatedMLP():
+            matrices, rows = "3 d_model d_ff", "2 d_ff + d_model"
+        case _:
+            assert_never(feed_forward)
+    part = Part(matrices, rows if feed_forward.bias else "0")
+    return _reparametrised(part, stack, rows)
+
+
+def transform_part(transform: HeadTransform) -> Part:
+    """A dense layer with its biases, and a norm."""
+    return Part("d_model^2", total("d_model", norm_part(transform.norm).vectors))
+
+
+def _reparametrised(part: Part, stack: Stack, rows: str) -> Part:
+    """WeightNorm adds one length for each row of each matrix; SpectralNorm adds no parameters."""
+    if isinstance(stack.reparametrisation, WeightNorm):
+        return Part(part.matrices, total(part.vectors, rows))
+    return part

@@ -1,0 +1,13 @@
+"""A model as a picture, from its config alone: as text and as SVG.
+
+Comes in: a `config.Transformer`. Goes out: a drawing of its parts with the shapes on the arrows
+between them and the parameters of each. It does not know torch; nothing is built.
+"""
+
+from pellucid.drawing.assemble import assemble
+from pellucid.drawing.parts import Box, Drawing, boxes
+from pellucid.drawing.place import place
+from pellucid.drawing.svg import as_svg
+from pellucid.drawing.text import as_text
+
+__all__ = ["Box", "Drawing", "as_svg", "as_text", "assemble", "boxes", "place"]

@@ -1,0 +1,95 @@
+"""A picture in characters: lines of boxes, or of plain ASCII.
+
+Comes in: a `Picture`. Goes out: text. It does not know what the picture shows.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import pairwise
+
+from pellucid.drawing.picture import Line, Picture, Point, Rectangle
+
+_NORTH, _EAST, _SOUTH, _WEST = 1, 2, 4, 8
+#: The character that reaches to these sides of its cell: none, north, east, north and east, ...
+_UNICODE = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"
+_ASCII = " |-+||++-+-+++++"
+_HEADS = {_NORTH: ("▲", "^"), _EAST: ("▶", ">"), _SOUTH: ("▼", "v"), _WEST: ("◀", "<")}
+_DASHED = {"│": "╎", "─": "╌", "|": ":"}
+
+
+def as_text(picture: Picture, *, ascii_only: bool = False) -> str:
+    """The picture, one line of text per row; `ascii_only` for what can spell nothing else."""
+    canvas = _Canvas(ascii_only=ascii_only)
+    for rectangle in picture.rectangles:
+        if rectangle.kind != "words":
+            canvas.border(rectangle)
+    for line in picture.lines:
+        canvas.line(line)
+    for text in picture.texts:
+        canvas.write(text.x, text.y, text.text)
+    for x, y in picture.sums:
+        canvas.write(x - 1, y, "(+)")
+    head = textwrap.wrap(f"{picture.title}: {picture.says}", picture.width)
+    return "\n".join([*head, "", canvas.text(picture.height)])
+
+
+class _Canvas:
+    """Which sides of each cell lines reach, and what is written over them."""
+
+    def __init__(self, *, ascii_only: bool) -> None:
+        self.ascii_only = ascii_only
+        self.sides: dict[Point, int] = {}
+        self.solid: set[Point] = set()
+        self.written: dict[Point, str] = {}
+
+    def border(self, rectangle: Rectangle) -> None:
+        x, y, right, bottom = rectangle.x, rectangle.y, rectangle.right, rectangle.bottom
+        self.line(Line(((x, y), (right, y), (right, bottom), (x, bottom), (x, y))))
+
+    def line(self, line: Line) -> None:
+        cells = list(_cells(line.points))
+        for number, (here, there) in enumerate(pairwise(cells), start=2):
+            side, back = _sides(here, there)
+            self.sides[here] = self.sides.get(here, 0) | side
+            if line.kind != "tied":
+                self.solid |= {here, there}
+            if line.head and number == len(cells):
+                self.write(*here, _HEADS[side][self.ascii_only])
+            else:
+                self.sides[there] = self.sides.get(there, 0) | back
+
+    def write(self, x: int, y: int, text: str) -> None:
+        for offset, character in enumerate(text):
+            self.written[x + offset, y] = character
+
+    def text(self, height: int) -> str:
+        width = 1 + max(x for x, _ in (*self.sides, *self.written))
+        rows = ("".join(self._at((x, y)) for x in range(width)).rstrip() for y in range(height))
+        return "\n".join(rows)
+
+    def _at(self, cell: Point) -> str:
+        if cell in self.written:
+            return self.written[cell]
+        character = (_ASCII if self.ascii_only else _UNICODE)[self.sides.get(cell, 0)]
+        return character if cell in self.solid else _DASHED.get(character, character)
+
+
+def _cells(points: tuple[Point, ...]) -> list[Point]:
+    cells = [points[0]]
+    for end in points[1:]:
+        while cells[-1] != end:
+            (x, y), (to_x, to_y) = cells[-1], end
+            cells.append((x + _sign(to_x - x), y + _sign(to_y - y)))
+    return cells
+
+
+def _sides(here: Point, there: Point) -> tuple[int, int]:
+    """The side of `here` towards `there`, and the side of `there` towards `here`."""
+    if here[0] == there[0]:
+        return (_SOUTH, _NORTH) if there[1] > here[1] else (_NORTH, _SOUTH)
+    return (_EAST, _WEST) if there[0] > here[0] else (_WEST, _EAST)
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)

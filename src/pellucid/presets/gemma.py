@@ -1,0 +1,46 @@
+"""Gemma 2 2B.
+
+Architecture: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size",
+section 2 and table 1, and the released checkpoint of gemma-2-2b: every other layer looks at a
+window of 4,096, the first among them; norms before and after each layer, their gain 1 + the
+weight; scores are capped at 50 and logits at 30, queries scaled by 256^-0.5; embeddings scaled and
+shared with the head. 2T tokens, taught by a larger model, which is not here; the rest of the
+recipe is Llama 2's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pellucid.config import (
+    Alternating,
+    Embedding,
+    GatedMLP,
+    LanguageHead,
+    RMSNorm,
+    Rotary,
+    SandwichNorm,
+    Stack,
+)
+from pellucid.presets.llama import decoder_model, plain_heads, trained_like_llama
+
+_GLOBAL = replace(plain_heads(8, 4, 256), scale=256**-0.5, soft_cap=50.0)
+_STACK = Stack(
+    n_layers=26,
+    positions=Rotary(base=10_000.0),
+    attention=Alternating(layers=(replace(_GLOBAL, window=4096), _GLOBAL)),
+    feed_forward=GatedMLP(d_ff=9216, activation="gelu_tanh", bias=False),
+    norm=RMSNorm(eps=1e-6, unit_offset=True),
+    residual=SandwichNorm(),
+    final_norm=True,
+    dropout=0.0,
+)
+
+GEMMA2_2B = trained_like_llama(
+    replace(
+        decoder_model(_STACK, vocab_size=256_000, context_length=8192, d_model=2304, tied=True),
+        embedding=Embedding(tied=True, scaled=True),
+        head=LanguageHead(soft_cap=30.0),
+    ),
+    tokens=2_000_000_000_000,
+)

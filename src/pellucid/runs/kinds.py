@@ -1,0 +1,47 @@
+"""What each kind of model can do, and a refusal in plain words of what it cannot.
+
+    a decoder           goes on with a text, and gives each of its tokens a probability
+    an encoder          sees a text as a whole: fills masked words, embeds texts
+    an encoder-decoder  writes a text while it looks at another
+
+Comes in: a model. Goes out: nothing, or a refusal. It does not know how any of it is done.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pellucid import config
+from pellucid.errors import PellucidError
+from pellucid.model import Transformer
+
+Kind = Literal["decoder", "encoder", "encoder-decoder"]
+
+
+def kind_of(model: Transformer | config.Transformer) -> Kind:
+    """Which of its two stacks a model has."""
+    if model.encoder is None:
+        return "decoder"
+    return "encoder" if model.decoder is None else "encoder-decoder"
+
+
+def refuse_to_predict(model: Transformer) -> None:
+    """Refuse what needs P of each token of a text given those before it.
+
+    Raises:
+        PellucidError: the model does not go on with a text.
+    """
+    match kind_of(model):
+        case "decoder":
+            return
+        case "encoder":
+            raise PellucidError(
+                "this model is an encoder: it sees a text as a whole, and gives no token a "
+                "probability from those before it; let it fill a masked word with pellucid fill, "
+                "or compare texts with pellucid embed"
+            )
+        case "encoder-decoder":
+            raise PellucidError(
+                "this model is an encoder-decoder: what it writes depends on another text, so a "
+                "text alone has no probability; pass the source to pellucid generate --logprobs"
+            )

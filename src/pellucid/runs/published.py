@@ -1,0 +1,83 @@
+"""A published model as a run: a Hugging Face directory, opened in place.
+
+Comes in: a folder with a `config.json`. Goes out: its model, its tokenizer, and a run's config. It
+does not know families: `checkpoints.huggingface` does.
+
+Of how such a model was trained nothing is known. Its config has the recipe of the preset `nano`,
+as any other would do: there is no text and no plan, so it can be used, and not resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from pellucid import config
+from pellucid.checkpoints.huggingface import Published, open_published
+from pellucid.errors import TextError
+from pellucid.model import Transformer, assemble
+from pellucid.presets import find
+from pellucid.text import Tokenizer, tokenizer_from
+
+
+def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tokenizer, config.Run]:
+    """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
+
+    Raises:
+        CheckpointError: something in it is not handled, missing or damaged; says what.
+        TextError: it has no tokenizer, or one with more tokens than the model has.
+    """
+    published = open_published(folder)
+    tokenizer = published_tokenizer(published, folder)
+    return filled(published, device), tokenizer, as_run(published.model, folder)
+
+
+def published_tokenizer(published: Published, path: Path) -> Tokenizer:
+    """The tokenizer at `path`; begin and end as the model's files say, if the tokenizer's do not.
+
+    Raises:
+        TextError: there is none, or it has more tokens than the model.
+    """
+    told = published.attributes
+    begin, end = told.get("decoder_start_token_id"), told.get("eos_token_id")
+    begin = told.get("bos_token_id") if begin is None else begin
+    tokenizer = tokenizer_from(path, begin_id=_one(begin), end_id=_one(end))
+    refuse_too_many(tokenizer, published.model)
+    return tokenizer
+
+
+def refuse_too_many(tokenizer: Tokenizer, model: config.Transformer) -> None:
+    """Refuse a tokenizer with ids that have no row in the embedding.
+
+    Raises:
+        TextError: it has.
+    """
+    if tokenizer.vocab_size > model.rows:
+        raise TextError(
+            f"the tokenizer has ids up to {tokenizer.vocab_size - 1:,}, but the model has rows for "
+            f"{model.rows:,}: they do not belong together"
+        )
+
+
+def filled(published: Published, device: torch.device) -> Transformer:
+    """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
+    with torch.device("meta"):
+        model = assemble(published.model, seed=0)
+    published.fill(model)
+    return model.to(device).eval()
+
+
+def as_run(model: config.Transformer, tokenizer: Path) -> config.Run:
+    """A run's config around a model that others trained."""
+    recipe = find("nano")
+    text = replace(recipe.text, tokenizer=config.FromFile(path=str(tokenizer)))
+    return replace(recipe, model=model, text=text)
+
+
+def _one(token_id: object) -> int | None:
+    """An id; the first where there is a list of them."""
+    if isinstance(token_id, list) and token_id:
+        return _one(token_id[0])  # pyright: ignore[reportUnknownArgumentType]
+    return token_id if isinstance(token_id, int) else None

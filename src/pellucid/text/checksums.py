@@ -1,0 +1,86 @@
+"""The hashes of files, remembered where a file is large and the system vouches that it is the same.
+
+Comes in: paths. Goes out: SHA-256. It does not know what is in them.
+
+A file of which path, size, times, number and device are what they were when it was hashed is not
+read again: what build tools trust too. The time of the last change of a file's entry (ctime) is
+among them, which no program can set. A file that was changed in the last seconds is not
+remembered, since it could change once more within the same tick of the clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+#: Smaller files are read every time.
+_LARGE = 2**20
+#: A file is not remembered for so many seconds after its last change.
+_SETTLED = 3
+#: How many files are remembered, the latest.
+_KEPT = 10_000
+
+
+def file_sha256(file: Path) -> str:
+    """The SHA-256 of a file, read from its first byte to its last."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@cache
+def own_code() -> str:
+    """A hash of the code that prepares text: with other code, it may become other text."""
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256("".join(map(file_sha256, own)).encode()).hexdigest()
+
+
+class Remembered:
+    """The hashes of large files, kept in a file of their own from one process to the next."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._known: dict[str, Any] = {}
+        self._new = False
+        with suppress(OSError, ValueError):
+            self._known = dict(json.loads(store.read_text(encoding="utf-8")))
+
+    def sha256(self, file: Path) -> str:
+        """The hash of a file, as it is remembered or by reading it."""
+        before = os.stat(file)
+        if before.st_size < _LARGE:
+            return file_sha256(file)
+        name, mark = str(file.absolute()), _mark(before)
+        match self._known.get(name):
+            case [known, str(found)] if known == mark:
+                return found
+            case _:
+                pass
+        found = file_sha256(file)
+        settled = max(before.st_mtime, before.st_ctime) < time.time() - _SETTLED
+        if settled and _mark(os.stat(file)) == mark:
+            self._known.pop(name, None)
+            self._known[name] = [mark, found]
+            self._new = True
+        return found
+
+    def save(self) -> None:
+        """Keep what was learned, where the place can be written."""
+        if not self._new:
+            return
+        latest = dict(list(self._known.items())[-_KEPT:])
+        partial = self._store.with_name(f"{self._store.name}.{os.getpid()}.partial")
+        with suppress(OSError):
+            self._store.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(latest), encoding="utf-8")
+            os.replace(partial, self._store)
+
+
+def _mark(stat: os.stat_result) -> list[int]:
+    times = [stat.st_mtime_ns, stat.st_ctime_ns]
+    return [stat.st_size, *times, stat.st_ino, stat.st_dev]

@@ -1,0 +1,65 @@
+"""How a whole text is framed for an encoder, and where a word of it is masked.
+
+Comes in: a tokenizer, texts. Goes out: ids with what stands around a text: BERT's [CLS] and [SEP],
+T5's </s>. It does not know models.
+
+What frames a text is what the tokenizer's file says (its post-processor). Where it says nothing, a
+text is framed as a document is: its begin before it, its end behind it, once where they are one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import tokenizers
+
+from pellucid.errors import TextError
+from pellucid.text.tokenizers import Tokenizer
+
+
+class Framing:
+    """Texts as an encoder reads them.
+
+    With `masks`, the name of the mask token in a text is the mask; every other name of a special
+    token, and without `masks` this one too, is text as any other.
+
+    Raises:
+        TextError: masks are asked for, and the tokenizer has no mask token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, masks: bool = False) -> None:
+        self._tokenizer = tokenizer
+        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        self.mask = tokenizer.roles().get("mask_token", "")
+        if masks:
+            _let_mask_be_found(table, self.mask)
+        self.mask_id = tokenizer.id_of(self.mask)
+        self._inner = tokenizers.Tokenizer.from_str(json.dumps(table))
+        self._inner.encode_special_tokens = True
+        self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
+
+    def ids_of(self, text: str, *, called: str = "text") -> list[int]:
+        """The ids of a text and of what frames it.
+
+        Raises:
+            TextError: the text, which the message calls `called`, holds half a character.
+        """
+        self._tokenizer.encode_prompt(text, called=called)  # for its refusal
+        ids = self._inner.encode(text, add_special_tokens=True).ids
+        if self._says:
+            return ids
+        begin, end = self._tokenizer.begin_id, self._tokenizer.end_id
+        return [begin, *ids, *([] if begin == end else [end])]
+
+
+def _let_mask_be_found(table: dict[str, Any], mask: str) -> None:
+    """What is not special is looked for in a text; special tokens are not, as everywhere here."""
+    found = [token for token in table["added_tokens"] if token["content"] == mask]
+    if not found:
+        raise TextError(
+            "the tokenizer has no token that stands for a masked word ([MASK] or <mask>): its "
+            "model was not trained to fill one; take a run of a masked language model"
+        )
+    for token in found:
+        token["special"] = False

@@ -1,0 +1,117 @@
+"""The values in a JSON file, one after another, without the whole of it in memory.
+
+Comes in: a stream of bytes. Goes out: the values of the one list that it holds, or the values that
+stand in it one after another, as in JSON Lines. It does not know what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from pellucid.errors import TextError
+from pellucid.text.plain import decoded_blocks
+
+_BLANK = " \t\r\n"
+#: An error so near to the end of what was read may be for want of what follows.
+_NEAR = 16
+
+
+def json_values(name: str, stream: BinaryIO, longest: int) -> Iterator[object]:
+    """Each value, in order; none may be longer than `longest` characters.
+
+    Raises:
+        TextError: it is not JSON; says after which value.
+    """
+    text = _Text(name, stream, longest)
+    if text.next_sign() != "[":
+        while text.next_sign():
+            yield text.value()
+        return
+    text.skip()
+    if text.next_sign() == "]":
+        text.skip()
+    else:
+        while True:
+            yield text.value()
+            sign = text.next_sign()
+            text.skip()
+            if sign == "]":
+                break
+            if sign != ",":
+                raise text.refused("expected , or ] there")
+    if text.next_sign():
+        raise text.refused("something stands behind the end of the list")
+
+
+class _Text:
+    """What was read and not yet taken, and a place in it."""
+
+    def __init__(self, name: str, stream: BinaryIO, longest: int) -> None:
+        self._name = name
+        self._blocks = decoded_blocks(name, stream)
+        self._longest = longest
+        self._text = ""
+        self._place = 0
+        self._number = 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def next_sign(self) -> str:
+        """The sign that stands next, blanks passed over; "" at the end."""
+        while True:
+            while self._place < len(self._text):
+                if self._text[self._place] not in _BLANK:
+                    return self._text[self._place]
+                self._place += 1
+            if not self._more(1):
+                return ""
+
+    def skip(self) -> None:
+        """Go behind the sign that stands next, where there is one."""
+        self._place = min(self._place + 1, len(self._text))
+
+    def value(self) -> object:
+        """The value that begins at the next sign."""
+        self.next_sign()
+        while True:
+            try:
+                value, self._place = self._decode(self._text, self._place)
+            except RecursionError:
+                raise self.refused("lists or objects too deep in each other") from None
+            except json.JSONDecodeError as error:
+                # perhaps it only goes on in what was not read yet; twice as much each time, so
+                # that the work stays in proportion
+                known = len(self._text) - self._place
+                cut = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
+                if cut and known > self._longest:
+                    raise self.refused(f"more than {self._longest:,} characters") from None
+                if not cut or not self._more(known):
+                    raise self.refused(error.msg) from None
+            else:
+                self._number += 1
+                return value
+
+    def refused(self, why: str) -> TextError:
+        return TextError(
+            f"{self._name}, row {self._number + 1}: is not valid JSON ({why}): mend it"
+        )
+
+    def _more(self, wanted: int) -> bool:
+        """Read at least so many characters more; whether there were any."""
+        parts = [self._text[self._place :]]
+        before = found = len(parts[0])
+        while found < before + max(1, wanted):
+            try:
+                block = next(self._blocks, None)
+            except EOFError:
+                raise TextError(
+                    f"{self._name} is cut short after row {self._number}: the archive ends before "
+                    "its text does; fetch or make it again"
+                ) from None
+            if block is None:
+                break
+            parts.append(block)
+            found += len(block)
+        self._text, self._place = "".join(parts), 0
+        return found > before

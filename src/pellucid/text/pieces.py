@@ -1,0 +1,50 @@
+"""Texts of any length in pieces that memory holds, cut where no token crosses.
+
+Comes in: the text of one document, in stretches of any length. Goes out: the same text in pieces of
+a bounded length. It does not know tokenizers: whether a token could cross such a cut is asked of
+them (`Tokenizer.ends_at_blanks`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+#: Characters of a piece. A shorter text is never cut.
+LONGEST_PIECE = 2**18
+
+_BEHIND_A_WORD = re.compile(r"(?<=[^\W_])\s")
+_BLANK = re.compile(r"\s")
+
+
+def cut(texts: Iterable[str], longest: int) -> Iterator[str]:
+    """The text that `texts` are end to end, in pieces of at most `longest` characters.
+
+    Where it is cut depends on the text alone, not on how it came: as late as possible between a
+    letter or digit and white space, which is where pre-tokenizers begin a new word; for want of
+    such a place before any white space; for want of that, after `longest` characters.
+    """
+    kept = ""
+    for text in texts:
+        kept += text
+        place = 0
+        # one more character, so that the place behind a piece can be judged
+        while len(kept) - place > longest:
+            end = _place(kept, place, place + longest)
+            yield kept[place:end]
+            place = end
+        kept = kept[place:]
+    if kept:
+        yield kept
+
+
+def _place(text: str, start: int, end: int) -> int:
+    for wanted in (_BEHIND_A_WORD, _BLANK):
+        low, width = end, 64
+        while low > start + 1:  # from the end backwards, wider and wider
+            low = max(start + 1, end - width)
+            places = [each.start() for each in wanted.finditer(text, low, end + 1)]
+            if places:
+                return places[-1]
+            width *= 8
+    return end

@@ -1,0 +1,149 @@
+"""Arrays that grow on disk part by part, and a journal by which a later process goes on with them.
+
+Comes in: token ids, stretch by stretch. Goes out: `.npy` files and counts. It does not know texts.
+
+The files are those that numpy would have written; while they grow, their headers say that they are
+empty. The journal has a line for each part that is finished, with its checksums. After a crash the
+parts that are as the journal says are kept, and what comes after them is cut off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pellucid.text.encoding import Counts, Encoded
+
+#: Bytes of text of a part: what is lost at most.
+PART = 2**24
+
+_JOURNAL = "parts.jsonl"
+#: What numpy reserves for the header of an array of one dimension, whatever its length.
+_HEADER = 128
+
+Id = type[np.uint16] | type[np.uint32]
+
+
+class Journal:
+    """The finished parts in a folder, which is begun anew unless it was made for the same `key`."""
+
+    def __init__(self, folder: Path, key: str, dtype: Id) -> None:
+        self._file = folder / _JOURNAL
+        self._dtype = dtype
+        self.folder = folder
+        self._parts = self._found(key)
+        if not self._parts:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        lines = [{"key": key}, *self._parts]
+        self._file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+    def counts(self, name: str) -> Counts:
+        """What is finished of a side."""
+        mine = [part["counts"] for part in self._parts if part["side"] == name]
+        return Counts(**mine[-1]) if mine else Counts()
+
+    def write(
+        self, name: str, read: Callable[[int], Iterator[Encoded]], unknown_id: int | None
+    ) -> Counts:
+        """Write the rest of a side, which `read` gives from a number of stretches on."""
+        counts = self.counts(name)
+        tokens = self._opened(f"{name}.npy", self._dtype, counts.n_tokens)
+        starts = self._opened(f"{name}.starts.npy", np.int64, counts.documents)
+        with tokens, starts, self._file.open("a", encoding="utf-8") as journal:
+            sums, size = [hashlib.sha256(), hashlib.sha256()], 0
+            for each in read(counts.stretches):
+                if each.first:
+                    _append(starts, np.array([counts.n_tokens], dtype=np.int64), sums[1])
+                _append(tokens, each.ids, sums[0])
+                counts.add(each, unknown_id)
+                size += each.n_bytes
+                if size >= PART:
+                    tokens.flush()
+                    starts.flush()
+                    hashes = [digest.hexdigest() for digest in sums]
+                    part = {"side": name, "counts": asdict(counts), "sha256": hashes}
+                    journal.write(json.dumps(part) + "\n")
+                    journal.flush()
+                    sums, size = [hashlib.sha256(), hashlib.sha256()], 0
+            _write_header(tokens, self._dtype, counts.n_tokens)
+            _write_header(starts, np.int64, counts.documents)
+        return counts
+
+    def close(self) -> None:
+        """Everything is written: the journal has done its work."""
+        self._file.unlink()
+
+    def _found(self, key: str) -> list[dict[str, Any]]:
+        """The parts of an earlier process that are still what they were."""
+        try:
+            lines = self._file.read_text(encoding="utf-8").split("\n")
+            if json.loads(lines[0]) != {"key": key}:
+                return []
+            return list(self._whole(lines[1:]))
+        except (OSError, ValueError):
+            return []
+
+    def _whole(self, lines: list[str]) -> Iterator[dict[str, Any]]:
+        before: dict[str, Counts] = {}
+        for line in lines:
+            try:
+                part = json.loads(line)
+                then, now = before.get(part["side"], Counts()), Counts(**part["counts"])
+                width, name = np.dtype(self._dtype).itemsize, part["side"]
+                sums = [
+                    _sum(self.folder / f"{name}.npy", width, then.n_tokens, now.n_tokens),
+                    _sum(self.folder / f"{name}.starts.npy", 8, then.documents, now.documents),
+                ]
+            except (OSError, ValueError, TypeError, KeyError):  # a line that was cut off
+                return
+            if sums != part["sha256"]:
+                return
+            before[name] = now
+            yield part
+
+    def _opened(self, name: str, dtype: type[Any], n: int) -> BinaryIO:
+        path = self.folder / name
+        path.touch()
+        file = path.open("r+b")
+        _write_header(file, dtype, 0)
+        file.truncate(_HEADER + n * np.dtype(dtype).itemsize)
+        file.seek(0, 2)
+        return file
+
+
+def _append(file: BinaryIO, values: Any, digest: Any) -> None:
+    content = values.tobytes()
+    digest.update(content)
+    file.write(content)
+
+
+def _write_header(file: BinaryIO, dtype: type[Any], n: int) -> None:
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    file.seek(0)
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": descr, "fortran_order": False, "shape": (n,)}
+    )
+    if file.tell() != _HEADER:
+        raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER}")
+
+
+def _sum(file: Path, width: int, start: int, end: int) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        stream.seek(_HEADER + start * width)
+        left = (end - start) * width
+        while left:
+            content = stream.read(min(left, 2**20))
+            if not content:
+                break
+            digest.update(content)
+            left -= len(content)
+    return digest.hexdigest()

@@ -1,0 +1,237 @@
+"""Every family against its reference: the same numbers from the same files, in and out again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pellucid.checkpoints.huggingface import FAMILIES, open_published, write_published
+from pellucid.model import Transformer
+from pellucid.runs.published import filled
+from support.reference import CASES, EXACT, LENGTH, both, quiet, reference, says, token_ids
+
+pytestmark = [
+    pytest.mark.parity,
+    # not ours to repair
+    pytest.mark.filterwarnings("default"),
+]
+
+DECODERS = [case for case in CASES if not case.startswith(("bert", "t5"))]
+
+
+def close(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
+    """Nowhere further apart than `tolerance` of the largest number there, or of 1."""
+    scale = max(1.0, float(theirs.abs().max()))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance * scale)
+
+
+def test_every_family_has_a_case(tmp_path: Path) -> None:
+    classes = {case[0] for case in CASES.values()}
+    for family in FAMILIES.values():
+        assert classes & set(family.architectures), family.model_type
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_equal(case: str, tmp_path: Path) -> None:
+    theirs, ours, _ = both(case, tmp_path)
+    ask_theirs, ask_ours = says(case)
+    ids = token_ids(3, LENGTH)
+    with torch.no_grad():
+        close(ask_ours(ours, ids), ask_theirs(theirs, ids), 1e-5)
+        theirs, ours = theirs.double(), ours.double()
+        # the norms and angles of the others are float32 inside, a dozen one after another
+        tolerance = 1e-10 if case in EXACT else 2e-6
+        close(ask_ours(ours, ids), ask_theirs(theirs, ids), tolerance)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
+    theirs, ours, _ = both(case, tmp_path)
+    ask_theirs, ask_ours = says(case)
+    ids = token_ids(2, LENGTH)
+    padding = torch.ones(2, LENGTH, dtype=torch.bool)
+    padding[1, 21:] = False  # what T5 writes is 20 tokens long
+    with torch.no_grad():
+        got, expected = ask_ours(ours, ids, padding), ask_theirs(theirs, ids, padding)
+    close(got[0], expected[0], 1e-5)
+    close(got[1, :20], expected[1, :20], 1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> None:
+    theirs, ours, published = both(case, tmp_path)
+    theirs, ours = theirs.double(), ours.double()
+    ask_theirs, ask_ours = says(case)
+    ids = token_ids(3, 16 if not case.startswith("t5") else 20)
+    expected, got = ask_theirs(theirs, ids), ask_ours(ours, ids)
+    weight = torch.randn(got.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    (expected * weight).sum().backward()
+    (got * weight).sum().backward()
+    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    n_heads = theirs.config.num_attention_heads
+    seen = 0
+    for name, parameter in ours.named_parameters():
+        source, stored = published.places[name]
+        # a head may have another name in memory than in files
+        head = theirs.get_output_embeddings()
+        there = gradients.get(stored, None if head is None else head.weight.grad)
+        if there is None or parameter.grad is None:  # a head that these outputs do not use
+            assert there is None
+            assert parameter.grad is None
+            continue
+        seen += 1
+        expected_here = source.take(there, n_heads=n_heads)
+        # biases of keys change no softmax: what they get is rounding
+        close_by = 1e-5 * max(1e-6, float(there.abs().max()))
+        assert torch.allclose(parameter.grad, expected_here, rtol=1e-5, atol=close_by), name
+    assert seen > 10
+
+
+@pytest.mark.parametrize("case", DECODERS)
+def test_greedy_text_with_a_cache_equals(case: str, tmp_path: Path) -> None:
+    from pellucid.generation import Sampling, continue_ids
+
+    theirs, ours, _ = both(case, tmp_path)
+    prompt = token_ids(1, 4)
+    reference_ids = theirs.generate(
+        prompt, max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=None
+    )[0, 4:].tolist()
+    for cache in (True, False):
+        steps = continue_ids(ours, prompt.tolist(), Sampling(temperature=0.0), cache=cache)
+        assert [next(steps)[0] for _ in range(20)] == reference_ids
+
+
+@pytest.mark.parametrize("case", ["t5", "t5 1.1"])
+def test_encoder_decoder_writes_the_same_with_a_cache(case: str, tmp_path: Path) -> None:
+    theirs, ours, _ = both(case, tmp_path)
+    source = token_ids(1, 9)
+    expected = theirs.generate(source, max_new_tokens=12, do_sample=False, eos_token_id=None)[0]
+    with torch.no_grad():
+        encoded, caches = ours.encode(source), ours.new_caches()
+        written = [0]
+        for _ in range(12):
+            logits = ours(torch.tensor([written[-1:]]), caches, encoded=encoded)
+            written.append(int(logits[0, -1].argmax()))
+    assert written == expected.tolist()
+
+
+@pytest.mark.parametrize("case", ["t5", "t5 1.1"])
+def test_cross_attention_gives_the_same(case: str, tmp_path: Path) -> None:
+    theirs, ours, _ = both(case, tmp_path)
+    ids, seen = token_ids(2, 20), dict[str, Tensor]()
+
+    def keep(name: str) -> Any:
+        def hook(module: Any, inputs: Any, output: Any) -> None:
+            seen[name] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    theirs.decoder.block[1].layer[1].EncDecAttention.register_forward_hook(keep("theirs"))
+    ours.get_submodule("decoder.blocks.1.cross_attention").register_forward_hook(keep("ours"))
+    ask_theirs, ask_ours = says(case)
+    with torch.no_grad():
+        ask_theirs(theirs, ids)
+        ask_ours(ours, ids)
+    close(seen["ours"], seen["theirs"], 1e-5)
+
+
+def written(folder: Path, ours: Transformer, published: Any) -> Path:
+    folder.mkdir()
+    write_published(folder, published.model, dict(ours.named_parameters()), {})
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    quiet(transformers)
+    _, ours, published = both(case, tmp_path / "theirs")
+    folder = written(tmp_path / "ours", ours, published)
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    # not every version's fused attention has soft caps
+    again, info = getattr(transformers, name).from_pretrained(
+        folder, output_loading_info=True, attn_implementation="eager"
+    )
+    assert not info["missing_keys"]
+    assert not info["mismatched_keys"]
+    ask_theirs, ask_ours = says(case)
+    ids = token_ids(2, LENGTH)
+    with torch.no_grad():
+        close(ask_theirs(again.eval(), ids), ask_ours(ours, ids), 1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tensors_are_the_same_bytes_after_in_out_in(case: str, tmp_path: Path) -> None:
+    _, ours, published = both(case, tmp_path / "theirs")
+    again = open_published(written(tmp_path / "ours", ours, published))
+    assert again.model == published.model
+    for name, parameter in filled(again, torch.device("cpu")).named_parameters():
+        assert torch.equal(parameter, ours.get_parameter(name)), name
+
+
+@pytest.mark.parametrize("case", ["llama 3 scaling", "llama yarn", "gpt_neox", "qwen3"])
+def test_both_spellings_of_rotary_positions_are_read(case: str, tmp_path: Path) -> None:
+    model = reference(case)
+    model.save_pretrained(tmp_path)
+    read = open_published(tmp_path).model
+    file = tmp_path / "config.json"
+    table = json.loads(file.read_text())
+    if "rope_parameters" in table:  # new: write the old one
+        new = table.pop("rope_parameters")
+        table["rope_theta"] = new.pop("rope_theta")
+        if "partial_rotary_factor" in new:
+            table["rotary_pct"] = new.pop("partial_rotary_factor")
+        table["rope_scaling"] = None if new["rope_type"] == "default" else new
+    else:  # old: write the new one
+        new = table.pop("rope_scaling") or {"rope_type": "default"}
+        table["rope_parameters"] = {**new, "rope_theta": table.pop("rope_theta")}
+        if "rotary_pct" in table:
+            table["rope_parameters"]["partial_rotary_factor"] = table.pop("rotary_pct")
+    file.write_text(json.dumps(table))
+    assert open_published(tmp_path).model == read
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_read_as_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    theirs = reference("llama").to(dtype)
+    theirs.save_pretrained(tmp_path)
+    ours = filled(open_published(tmp_path), torch.device("cpu"))
+    for name, parameter in ours.named_parameters():
+        assert parameter.dtype == torch.float32, name
+    assert torch.equal(ours.token_embedding.weight, theirs.model.embed_tokens.weight.float())
+
+
+def test_shards_are_read_as_one(tmp_path: Path) -> None:
+    theirs = reference("gpt2")
+    theirs.save_pretrained(tmp_path, max_shard_size="8KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    ours = filled(open_published(tmp_path), torch.device("cpu"))
+    with torch.no_grad():
+        close(ours(token_ids(2, 9)), theirs(token_ids(2, 9)).logits, 1e-5)
+
+
+def test_names_without_the_prefix_and_with_old_ends_are_read(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    theirs = reference("bert without head")
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in load_file(file).items()
+    }
+    assert not any(name.startswith("bert.") for name in old)
+    save_file({**old, "embeddings.position_ids": torch.arange(LENGTH)[None]}, file)
+    published = open_published(tmp_path)
+    assert list(published.left_out) == ["embeddings.position_ids"]
+    ours = filled(published, torch.device("cpu"))
+    with torch.no_grad():
+        got = ours.hidden_states(token_ids(2, 9))
+        close(got, theirs(token_ids(2, 9)).last_hidden_state, 1e-5)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pellucid import config
+from pellucid.batches import TokenBatch
+from pellucid.counting import memory
+from pellucid.model import assemble
+from pellucid.objectives import NextToken
+from pellucid.optim import assemble_optimiser, gate
+from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, with_stack
+
+ADAMW = config.AdamW(learning_rate=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
+OPTIMISERS: dict[str, config.Optimiser] = {
+    "adamw": ADAMW,
+    "adam": config.Adam(learning_rate=0.01, betas=(0.9, 0.95), eps=1e-8, l2=0.0),
+    "sgd": config.SGD(learning_rate=0.01, momentum=0.0, l2=0.0),
+    "sgd with momentum": config.SGD(learning_rate=0.01, momentum=0.9, l2=0.0),
+    "muon": config.Muon(
+        learning_rate=0.01, momentum=0.9, weight_decay=0.0, newton_schulz_steps=2, rest=ADAMW
+    ),
+}
+#: Biases, norms on queries and keys, and a table of positions: not all in a layer is a matrix.
+BUSY = with_stack(
+    positions=config.BucketedBias(n_buckets=4, max_distance=6),
+    attention=replace(SMALL_HEADS, qkv_bias=True, sinks=True, qk_norm=config.RMSNorm(eps=1e-6)),
+    feed_forward=config.GatedMLP(d_ff=5, activation="silu", bias=True),
+)
+
+
+def rows_of(
+    optimiser: config.Optimiser, model: config.Transformer = SMALL, **options: Any
+) -> dict[str, int]:
+    given = {"sequences": 2, "precision": "float32", **options}
+    return {row.part: row.n_bytes for row in memory(model, optimiser, **given)}
+
+
+@pytest.mark.parametrize("described", [SMALL, BUSY], ids=["small", "busy"])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_weights_gradients_and_moments_take_the_bytes_that_torch_takes(
+    name: str, described: config.Transformer
+) -> None:
+    model = assemble(described, seed=0)
+    optimiser = assemble_optimiser(OPTIMISERS[name], model.named_parameters())
+    ids = torch.arange(6).reshape(2, 3)
+    loss = NextToken()(model, TokenBatch(ids=ids, targets=ids, n_supervised=6), 6).total
+    loss.backward()
+    gradients = optimiser.gradients()
+    optimiser.step(gate(gradients, loss, clip_norm=None, blocked=torch.zeros(())), 1.0)
+    # a moment has the shape of its parameter; AdamW's counter of steps is one number
+    state = optimiser.state_tensors().values()
+    rows = rows_of(OPTIMISERS[name], described)
+    assert rows["weights"] == sum(p.nbytes for p in model.parameters())
+    assert rows["gradients"] == sum(gradient.nbytes for gradient in gradients)
+    assert rows["optimiser"] == sum(tensor.nbytes for tensor in state if tensor.ndim)
+
+
+def test_activations_are_counted_as_on_paper() -> None:
+    # per token and layer: 4 d_model, queries and their output, keys and values, 2 d_ff
+    per_token = 2 * (4 * 4 + 2 * 6 + 2 * 3 + 2 * 5)
+    assert rows_of(ADAMW)["activations"] == 2 * 3 * per_token * 4
+    assert rows_of(ADAMW, precision="bfloat16")["activations"] == 2 * 3 * per_token * 2
+    assert rows_of(ADAMW, sequences=6)["activations"] == 3 * rows_of(ADAMW)["activations"]
+
+
+def test_what_no_fused_kernel_does_leaves_its_scores_in_memory() -> None:
+    capped = with_stack(attention=replace(SMALL_HEADS, soft_cap=5.0))
+    more = rows_of(ADAMW, capped)["activations"] - rows_of(ADAMW)["activations"]
+    # for each of 6 tokens, in 2 layers: a score and a weight for 3 keys in 2 heads
+    assert more == 6 * 2 * (2 * 2 * 3) * 4
+    # every doubling of the text doubles what each token leaves
+    long = rows_of(ADAMW, replace(capped, context_length=6))["activations"]
+    assert long > 2 * rows_of(ADAMW, capped)["activations"]
+    plain = rows_of(ADAMW, replace(SMALL, context_length=6))["activations"]
+    assert plain == 2 * rows_of(ADAMW)["activations"]
+
+
+def test_both_stacks_of_a_pair_leave_activations() -> None:
+    pair = replace(
+        SMALL,
+        encoder=SMALL_STACK,
+        decoder=replace(SMALL_STACK, cross_attention=SMALL_HEADS),
+    )
+    rows = rows_of(ADAMW, pair)
+    assert rows["encoder activations"] == rows_of(ADAMW)["activations"]
+    crossed = 6 * 2 * (2 * 4 + 2 * 6 + 2 * 3) * 4
+    assert rows["decoder activations"] == rows_of(ADAMW)["activations"] + crossed

@@ -1,0 +1,196 @@
+"""Small models to count: one on paper, and any that a config can say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from hypothesis import strategies as st
+
+from pellucid import config
+from pellucid.model import assemble
+
+#: Small enough to count on paper: T = 3, d_model = 4, 2 layers, 2 heads of 3, 1 key/value head.
+SMALL = config.Transformer(
+    vocab_size=10,
+    context_length=3,
+    d_model=4,
+    embedding=config.Embedding(tied=True, scaled=False),
+    decoder=config.Stack(
+        n_layers=2,
+        positions=config.Learned(),
+        attention=config.MultiHead(
+            n_heads=2,
+            n_kv_heads=1,
+            d_head=3,
+            qkv_bias=False,
+            out_bias=False,
+            qk_norm=None,
+            dropout=0.0,
+        ),
+        feed_forward=config.MLP(d_ff=5, activation="relu", bias=False),
+        norm=config.RMSNorm(eps=1e-6),
+        residual=config.PreNorm(),
+        final_norm=True,
+        dropout=0.0,
+    ),
+    initialisation=config.Initialisation(
+        weights=config.Normal(std=0.1), embedding_std=0.1, outputs="plain"
+    ),
+)
+assert SMALL.decoder is not None
+SMALL_STACK = SMALL.decoder
+SMALL_ATTENTION = SMALL_STACK.layers[0]
+assert isinstance(SMALL_ATTENTION, config.MultiHead)
+SMALL_HEADS = SMALL_ATTENTION
+
+LINEAR = config.LinearAttention(n_heads=2, d_head=3, qkv_bias=False, out_bias=False, chunk=2)
+MEMORY = config.NeuralMemory(n_heads=2, d_head=3, window=2, chunk=2)
+
+NORMS = st.sampled_from(
+    [
+        config.LayerNorm(eps=1e-5, bias=True),
+        config.LayerNorm(eps=1e-5, bias=False),
+        config.RMSNorm(eps=1e-6),
+        config.RMSNorm(eps=1e-6, unit_offset=True),
+        config.BatchNorm(eps=1e-5, momentum=0.1),
+        config.GroupNorm(eps=1e-5, n_groups=2),
+        config.InstanceNorm(eps=1e-5),
+    ]
+)
+#: Norms that a head's queries and keys may have.
+QUERY_NORMS = st.sampled_from(
+    [config.LayerNorm(eps=1e-5, bias=True), config.RMSNorm(eps=1e-6)],
+)
+RESIDUALS = [
+    config.PreNorm(),
+    config.PostNorm(),
+    config.OutputNorm(),
+    config.SandwichNorm(),
+    config.DeepNorm(alpha=2.0, beta=0.5),
+    config.NoResidual(),
+]
+POSITIONS = [
+    config.NoPositions(),
+    config.Learned(),
+    config.Sinusoidal(base=1e4),
+    config.Rotary(base=1e4, n_features=2),
+    config.ShawRelative(max_distance=3, values=False),
+    config.ShawRelative(max_distance=2, values=True),
+    config.BucketedBias(n_buckets=6, max_distance=9),
+    config.ALiBi(),
+]
+
+
+def with_stack(**changes: object) -> config.Transformer:
+    """The small model with another stack."""
+    return replace(SMALL, decoder=replace(SMALL_STACK, **changes))  # type: ignore[arg-type]
+
+
+def is_built(attention: config.OneAttention) -> bool:
+    """Whether `assemble` has a module for this kind yet."""
+    try:
+        with torch.device("meta"):
+            assemble(with_stack(attention=attention), seed=0)
+    except NotImplementedError:
+        return False
+    return True
+
+
+#: Asked once, and not while hypothesis draws: building a model draws numbers too.
+BUILT = {type(attention): is_built(attention) for attention in (LINEAR, MEMORY)}
+
+
+@st.composite
+def heads(draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None) -> config.MultiHead:
+    """Multi-head attention of a width, all else free."""
+    divisors = [n for n in range(1, n_heads + 1) if n_heads % n == 0]
+    return config.MultiHead(
+        n_heads=n_heads,
+        n_kv_heads=draw(st.sampled_from(divisors)),
+        d_head=d_head,
+        d_value=d_value,
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+        qk_norm=draw(st.none() | QUERY_NORMS),
+        qk_norm_over=draw(st.sampled_from(["each_head", "all_heads"])),
+        dropout=0.0,
+        window=draw(st.none() | st.integers(1, 9)),
+        soft_cap=draw(st.none() | st.just(5.0)),
+        sinks=draw(st.booleans()),
+    )
+
+
+@st.composite
+def attentions(draw: st.DrawFn, *, scored: bool, causal: bool) -> config.Attention:
+    """One kind of attention for all layers, or several in turn."""
+    d_head, n_heads = 2 * draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    one: st.SearchStrategy[config.OneAttention] = heads(
+        d_head, n_heads, draw(st.none() | st.integers(1, 5))
+    )
+    alike = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
+    # linear attention has no scores that positions could add to
+    if BUILT[config.LinearAttention] and not scored:
+        biases = {"qkv_bias": st.booleans(), "out_bias": st.booleans()}
+        one |= st.builds(config.LinearAttention, **alike, **biases)
+    # a memory is written from left to right
+    if BUILT[config.NeuralMemory] and not scored and causal:
+        own = {"window": st.integers(1, 9), "frozen": st.booleans()}
+        one |= st.builds(config.NeuralMemory, **alike, **own)
+    alternating = st.builds(
+        config.Alternating, layers=st.lists(one, min_size=2, max_size=3).map(tuple)
+    )
+    return draw(one | alternating)
+
+
+@st.composite
+def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
+    """A stack of any parts."""
+    # what acts on scores or values does so where there are scores
+    positions = draw(st.sampled_from(POSITIONS))
+    scored = isinstance(positions, config.ShawRelative | config.BucketedBias | config.ALiBi)
+    feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
+    cross = None
+    if crossed:
+        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None))
+        cross = replace(made, qk_norm=None, window=None)
+    residuals = RESIDUALS if crossed else [*RESIDUALS, config.Parallel()]
+    return config.Stack(
+        n_layers=draw(st.integers(1, 3)),
+        positions=positions,
+        attention=draw(attentions(scored=scored, causal=causal)),
+        feed_forward=feed_forward(
+            d_ff=draw(st.integers(1, 9)), activation="silu", bias=draw(st.booleans())
+        ),
+        norm=draw(NORMS),
+        residual=draw(st.sampled_from(residuals)),
+        final_norm=draw(st.booleans()),
+        dropout=0.0,
+        input_norm=draw(st.none() | NORMS),
+        cross_attention=cross,
+        # the other, which adds no parameters, takes torch long to put on
+        reparametrisation=draw(st.none() | st.just(config.WeightNorm())),
+    )
+
+
+@st.composite
+def transformers(draw: st.DrawFn) -> config.Transformer:
+    """Every kind of part in every combination: an encoder, a decoder, or both."""
+    shape = draw(st.sampled_from(["encoder", "decoder", "both"]))
+    transform = st.builds(config.HeadTransform, activation=st.just("gelu"), norm=NORMS)
+    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=st.none() | transform)
+    return config.Transformer(
+        vocab_size=draw(st.integers(2, 20)),
+        context_length=draw(st.integers(1, 8)),
+        d_model=2 * draw(st.integers(1, 6)),
+        embedding=config.Embedding(
+            tied=draw(st.booleans()),
+            scaled=draw(st.booleans()),
+            segments=draw(st.none() | st.integers(1, 3)),
+        ),
+        encoder=None if shape == "decoder" else draw(stacks(causal=False, crossed=False)),
+        decoder=None if shape == "encoder" else draw(stacks(causal=True, crossed=shape == "both")),
+        head=draw(st.just(config.NoHead()) | head),
+        pooler=draw(st.booleans()),
+        initialisation=SMALL.initialisation,
+    )

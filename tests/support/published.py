@@ -1,0 +1,108 @@
+"""Small published directories of every family, written by us, so that they need no reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints.huggingface import FAMILIES, write_published
+from pellucid.checkpoints.huggingface.attributes import read_attributes
+from pellucid.checkpoints.huggingface.family import Found
+from pellucid.model import Transformer, assemble
+from pellucid.text import settings_for, train_bytes
+
+VOCAB = 300
+_WIDTHS: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 32,
+}
+_GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_embd": 16, "n_layer": 2, "n_head": 4}
+_T5: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_heads": 4,
+    "is_encoder_decoder": True,
+}
+#: The least that a config.json of each family says.
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "llama": {**_WIDTHS, "num_key_value_heads": 2},
+    "gpt2": {**_GPT2, "n_positions": 32},
+    "qwen2": {**_WIDTHS, "num_key_value_heads": 2},
+    "qwen3": {**_WIDTHS, "num_key_value_heads": 2, "head_dim": 8},
+    "mistral": {**_WIDTHS, "num_key_value_heads": 2, "sliding_window": 4},
+    "gpt_neox": {**_WIDTHS, "rotary_pct": 0.5},
+    "olmo2": _WIDTHS,
+    "gemma2": {**_WIDTHS, "head_dim": 8, "sliding_window": 4},
+    "bert": _WIDTHS,
+    "t5": _T5,
+}
+
+
+def config_of(family: str, **extra: Any) -> config.Transformer:
+    """The model that these attributes describe."""
+    found = FAMILIES[family]
+    table = read_attributes({**ATTRIBUTES[family], **extra}, found.rules, family=family)
+    return found.read(table, Found(found.architectures[0], frozenset()))
+
+
+def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
+    """A directory of that family, with a tokenizer of bytes; gives back the model in it."""
+    described = config_of(family, **extra)
+    model = assemble(described, seed=3).eval()
+    folder.mkdir(parents=True)
+    words = train_bytes()
+    ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
+    assert write_published(folder, described, dict(model.named_parameters()), ends) == family
+    words.save(folder / "tokenizer.json")
+    settings = settings_for(words.roles(), context_length=described.context_length)
+    (folder / "tokenizer_config.json").write_text(settings)
+    return model
+
+
+def change(folder: Path, **attributes: Any) -> None:
+    """Say something else in config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **attributes}))
+
+
+def retensor(folder: Path, edit: Callable[[dict[str, Tensor]], None]) -> None:
+    """Write the weights again, edited."""
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    edit(tensors)
+    save_file(tensors, file)
+
+
+def shard(folder: Path) -> None:
+    """Spread the weights over two files and an index."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    where = {
+        name: f"model-0000{1 + at % 2}-of-00002.safetensors" for at, name in enumerate(tensors)
+    }
+    for file in set(where.values()):
+        part = {name: tensor for name, tensor in tensors.items() if where[name] == file}
+        save_file(part, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+
+
+def ids(columns: int) -> Tensor:
+    """A row of token ids."""
+    return torch.arange(3, 3 + columns)[None]

@@ -1,0 +1,222 @@
+"""Tiny random models of `transformers`, one or more of each family, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pellucid.checkpoints.huggingface import Published, open_published
+from pellucid.model import Transformer
+from pellucid.runs.published import filled
+
+#: Longer than any window and any original context below.
+LENGTH = 32
+VOCAB = 29
+_COMMON: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": LENGTH,
+    "initializer_range": 0.2,
+}
+_GPT2: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "n_positions": LENGTH,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 4,
+    "initializer_range": 0.2,
+}
+_T5: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 12,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+
+#: Name of the case: the class, the config's class, and what the config says.
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {"num_key_value_heads": 2}),
+    "llama multi-query, tied, biases": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {
+            "num_key_value_heads": 1,
+            "tie_word_embeddings": True,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "head_dim": 6,
+        },
+    ),
+    "llama 3 scaling": ("LlamaForCausalLM", "LlamaConfig", {"rope_scaling": _LLAMA3}),
+    "llama linear scaling": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+    ),
+    "llama yarn": ("LlamaForCausalLM", "LlamaConfig", {"rope_scaling": _YARN}),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
+    "gpt2 untied, wide, relu": (
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"n_inner": 40, "activation_function": "relu", "tie_word_embeddings": False},
+    ),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {"num_key_value_heads": 2}),
+    "qwen2 window": (
+        "Qwen2ForCausalLM",
+        "Qwen2Config",
+        {
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "max_window_layers": 1,
+        },
+    ),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"num_key_value_heads": 2, "head_dim": 8}),
+    "mistral": (
+        "MistralForCausalLM",
+        "MistralConfig",
+        {"num_key_value_heads": 2, "sliding_window": 5},
+    ),
+    "mistral without window": (
+        "MistralForCausalLM",
+        "MistralConfig",
+        {"num_key_value_heads": 4, "sliding_window": None},
+    ),
+    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {"rotary_pct": 0.5}),
+    "gpt_neox in sequence": (
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        {"rotary_pct": 1.0, "use_parallel_residual": False, "attention_bias": False},
+    ),
+    "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", {"num_key_value_heads": 2}),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        "Gemma2Config",
+        {
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "query_pre_attn_scalar": 16,
+            "sliding_window": 4,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "bert": ("BertForMaskedLM", "BertConfig", {}),
+    "bert without head": ("BertModel", "BertConfig", {}),
+    "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", {}),
+    "t5 deeper decoder": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
+    "t5 1.1": (
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "d_kv": 6},
+    ),
+}  # fmt: skip
+
+_BASES = {"GPT2Config": _GPT2, "T5Config": _T5}
+#: Those that compute in float64 throughout when told to; the others norm or turn in float32.
+EXACT = {"gpt2", "gpt2 untied, wide, relu", "bert", "bert without head", "bert with all heads"}
+
+
+def reference(case: str) -> Any:
+    """The model of a case, its weights wide enough that nothing is nearly flat."""
+    transformers = pytest.importorskip("transformers")
+    quiet(transformers)
+    model_class, config_class, extra = CASES[case]
+    settings = getattr(transformers, config_class)(**{**_BASES.get(config_class, _COMMON), **extra})
+    settings._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = getattr(transformers, model_class)(settings).eval()
+    if case == "t5 1.1":  # newer versions tie all heads, unless a file holds two matrices
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCAB, 16))
+        model.config.tie_word_embeddings = False
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:  # norms and biases start at ones and zeros
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def quiet(transformers: Any) -> None:
+    """No progress bars and no advice: warnings are errors here, theirs are not ours to repair."""
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def both(case: str, folder: Path) -> tuple[Any, Transformer, Published]:
+    """Theirs, ours from the directory that theirs was saved to, and how ours was read."""
+    theirs = reference(case)
+    theirs.save_pretrained(folder)
+    published = open_published(folder)
+    return theirs, filled(published, torch.device("cpu")), published
+
+
+def token_ids(rows: int, columns: int) -> Tensor:
+    """Ids above 2: 0 to 2 may be padding, begin and end, and have no gradient there."""
+    return torch.randint(3, VOCAB, (rows, columns), generator=torch.Generator().manual_seed(1))
+
+
+def says(case: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """How theirs and ours are asked: (model, ids, padding) to logits, or to hidden states."""
+    if case.startswith("t5"):
+        return _their_t5, _our_t5
+    if case == "bert without head":
+        return _their_states, _our_states
+    return _their_logits, _our_logits
+
+
+def _attention_mask(padding: Tensor | None) -> Tensor | None:
+    return None if padding is None else padding.long()
+
+
+def _their_logits(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    out = model(ids, attention_mask=_attention_mask(padding))
+    return out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+
+
+def _our_logits(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    return model(ids, padding=padding)
+
+
+def _their_states(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    out = model(ids, attention_mask=_attention_mask(padding))
+    return torch.cat((out.last_hidden_state, out.pooler_output[:, None]), dim=1)
+
+
+def _our_states(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    states = model.hidden_states(ids, padding=padding)
+    assert model.pooler is not None
+    return torch.cat((states, torch.tanh(model.pooler(states[:, :1]))), dim=1)
+
+
+def _their_t5(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    written = ids.flip(0)[:, :20]
+    mask = _attention_mask(padding)
+    return model(input_ids=ids, attention_mask=mask, decoder_input_ids=written).logits
+
+
+def _our_t5(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    encoded = model.encode(ids, padding=padding)
+    return model(ids.flip(0)[:, :20], encoded=encoded)

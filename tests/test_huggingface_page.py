@@ -1,0 +1,84 @@
+"""docs/huggingface.md says of each attribute what the tables of the code do with it.
+
+To write its tables again: `python tests/test_huggingface_page.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pellucid.checkpoints.huggingface import FAMILIES
+from pellucid.checkpoints.huggingface.attributes import (
+    ANYWHERE,
+    REQUIRED,
+    Ignored,
+    Only,
+    Read,
+    Rule,
+    Rules,
+)
+
+PAGE = Path(__file__).parents[1] / "docs" / "huggingface.md"
+START, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+
+
+def said(name: str, rule: Rule) -> str:
+    if isinstance(rule, Read):
+        if rule.default is REQUIRED:
+            return f"`{name}`"
+        return f"`{name}` ({json.dumps(rule.default)})"
+    if isinstance(rule, Only):
+        return f"`{name}` = {json.dumps(rule.value)}"
+    return f"`{name}`"
+
+
+def lines(rules: Rules) -> Iterator[str]:
+    kinds = ((Read, "decides"), (Only, "one value only"), (Ignored, "ignored"))
+    for kind, title in kinds:
+        found = [said(name, rule) for name, rule in sorted(rules.items()) if isinstance(rule, kind)]
+        if found:
+            yield f"| {title} | {', '.join(found)} |"
+
+
+def tables() -> str:
+    """Every family's attributes, and those that any config.json may have."""
+    out: list[str] = []
+    for family in FAMILIES.values():
+        out += [f"### {family.model_type}", "", f"Classes: {', '.join(family.architectures)}.", ""]
+        out += ["| | attributes |", "|---|---|", *lines(family.rules)]
+        left_out = [f"`{name}`: {why}" for name, why in family.left_out.items()]
+        if left_out:
+            out += ["", f"Tensors that are left out: {'; '.join(left_out)}."]
+        out += [""]
+    out += ["### Any family", "", "| | attributes |", "|---|---|", *lines(ANYWHERE), ""]
+    reasons = dict[str, list[str]]()
+    for name, rule in sorted(ANYWHERE.items()):
+        if isinstance(rule, Ignored):
+            reasons.setdefault(rule.why, []).append(name)
+    out += ["Why they are ignored:", ""]
+    out += [f"- {why}: {', '.join(f'`{n}`' for n in names)}" for why, names in reasons.items()]
+    return "\n".join(out) + "\n"
+
+
+def parts() -> tuple[str, str, str]:
+    text = PAGE.read_text("utf-8")
+    head, rest = text.split(START)
+    shown, foot = rest.split(END)
+    return head, shown, foot
+
+
+def test_the_page_shows_the_tables_of_the_code() -> None:
+    assert parts()[1].strip() == tables().strip()
+
+
+def test_the_page_names_every_family_in_its_overview() -> None:
+    head = parts()[0]
+    for family in FAMILIES:
+        assert f"| `{family}` |" in head, family
+
+
+if __name__ == "__main__":
+    head, _, foot = parts()
+    PAGE.write_text(head + START + tables() + END + foot, encoding="utf-8")
