@@ -23,6 +23,7 @@ PUBLIC = [
     "CheckpointError",
     "ConfigError",
     "Interrupted",
+    "MathsError",
     "NonFiniteError",
     "PellucidError",
     "Run",

@@ -3,6 +3,7 @@
     PellucidError                 bad input: says what was given, what was expected, what to do
     ├── ConfigError               a config key, kind or value
     ├── TextError                 a corpus, its encoding, a tokenizer
+    ├── MathsError                an argument of an equation; a ValueError too
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
     ├── NonFiniteError            training met a value that is not finite, and stopped
@@ -38,6 +39,10 @@ class ConfigError(PellucidError):
 
 class TextError(PellucidError):
     """A corpus or a tokenizer that cannot be used, or a dataset that cannot be had."""
+
+
+class MathsError(PellucidError, ValueError):
+    """An argument that an equation cannot take: its shape, its dtype or its value."""
 
 
 class CheckpointError(PellucidError):

@@ -28,6 +28,8 @@ VERBS = (
     "attach",
     "report",
     "verify-resume",
+    "equations",
+    "quiz",
 )
 ACTIONS = ("list", "show", "diff", "count")
 
@@ -113,6 +115,13 @@ PROMISED: dict[str, dict[str, object]] = {
     "data list --json": {"action": "list", "json": True},
     "data get tinyshakespeare": {"name": "tinyshakespeare", "to": None, "mirror": None},
     "data get x --to f --from u --yes --json": {"to": "f", "mirror": "u", "yes": True},
+    "equations": {"name": [], "json": False},
+    "equations batch layer normalisation --json": {
+        "name": ["batch", "layer", "normalisation"],
+        "json": True,
+    },
+    "quiz": {"number": None, "json": False},
+    "quiz 3 --json": {"number": 3, "json": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
 }
@@ -167,6 +176,15 @@ def test_help_needs_no_torch() -> None:
         "import sys\nfrom pellucid.cli import main\n"
         "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
         "assert not {'torch', 'rich', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("words", [["equations"], ["equations", "softmax"], ["quiz", "--json"]])
+def test_the_textbook_needs_no_torch(words: list[str]) -> None:
+    code = (
+        f"import sys\nfrom pellucid.cli import main\n"
+        f"assert main({words!r}) == 0\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 

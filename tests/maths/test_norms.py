@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from pellucid import maths
 from pellucid.maths import (
     batch_norm,
     group_norm,
@@ -124,3 +125,22 @@ def test_nothing_reaches_the_input_along_what_the_norm_forgets(seed: int) -> Non
     np.testing.assert_allclose((dx * X).sum(1), 0.0, atol=1e-10)
     dx = group_norm_grad(X, GAIN, grad, n_groups=2, eps=0.0)[0]
     np.testing.assert_allclose(dx.reshape(2, 5, 2, 3).sum(-1), 0.0, atol=1e-10)
+
+
+@FEW
+@given(seed=st.integers(0, 99), scale=st.floats(0.1, 100), shift=st.floats(-50, 50))
+def test_what_comes_out_has_the_moments_that_are_claimed(
+    seed: int, scale: float, shift: float
+) -> None:
+    x = np.random.default_rng(seed).normal(size=(3, 5, 8)) * scale + shift
+    one, zero, options = np.ones(8), np.zeros(8), {"eps": 0.0}
+    grouped = maths.group_norm(x, one, zero, n_groups=2, **options).reshape(3, 5, 2, 4)
+    for y, axes in (
+        (maths.layer_norm(x, one, zero, **options), -1),
+        (grouped, -1),
+        (maths.instance_norm(x, one, zero, **options), -2),
+        (maths.batch_norm(x, one, zero, **options), (0, 1)),
+    ):
+        np.testing.assert_allclose(y.mean(axes), 0, atol=1e-9)
+        np.testing.assert_allclose(y.var(axes), 1, rtol=1e-9)
+    np.testing.assert_allclose((maths.rms_norm(x, one, **options) ** 2).mean(-1), 1, rtol=1e-12)

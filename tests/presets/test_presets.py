@@ -12,7 +12,14 @@ from pellucid import config
 from pellucid.counting import parameter_count
 from pellucid.errors import ConfigError
 from pellucid.model import assemble
-from pellucid.presets import FAMILIES, PRESETS, diff, find
+from pellucid.presets import (
+    FAMILIES,
+    LARGE_MODEL_OPTIMISER,
+    LARGE_MODEL_SCHEDULE,
+    PRESETS,
+    diff,
+    find,
+)
 
 #: What the released checkpoints hold; BERT's without the head for the next sentence.
 PUBLISHED = {
@@ -80,7 +87,7 @@ def test_families_hold_every_preset_once() -> None:
 def test_every_family_says_where_its_numbers_are_from() -> None:
     folder = Path(pellucid.presets.__file__).parent
     for file in sorted(folder.glob("*.py")):
-        if file.stem in ("__init__", "table", "nano"):
+        if file.stem in ("__init__", "table", "nano", "recipes"):
             continue
         head = file.read_text("utf-8").split('"""')[1]
         assert re.search(r"et al\. \d{4}|Team \d{4}", head), file.name
@@ -186,3 +193,9 @@ def test_unknown_name_is_refused_with_the_nearest_and_all_others() -> None:
     assert str(refusal.value) == (
         f"unknown preset 'gpt-2'; did you mean 'gpt2'; presets: {', '.join(PRESETS)}"
     )
+
+
+def test_the_usual_recipe_of_large_models_is_the_one_that_is_usually_named() -> None:
+    usual = config.AdamW(learning_rate=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    assert usual == LARGE_MODEL_OPTIMISER
+    assert config.Cosine(warm_up=0.01, final=0.1) == LARGE_MODEL_SCHEDULE

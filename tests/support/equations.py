@@ -23,7 +23,8 @@ class Row:
 
     `hand` gives the gradient by the first argument, or a tuple of those by the first ones. The last
     arrays go by the names in `named`. `options` go with the example, `extreme_options`, where they
-    differ, with the extremes.
+    differ, with the extremes. The arrays at `simplex` are distributions: differences of them are
+    taken along the simplex, where their rows still sum to one.
     """
 
     arrays: Arrays
@@ -33,6 +34,7 @@ class Row:
     extremes: Sequence[Arrays] = ()
     extreme_options: dict[str, Any] | None = None
     named: tuple[str, ...] = ()
+    simplex: tuple[int, ...] = ()
 
     def call(self, function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
         """`function` of arrays alone, with some of them by name."""

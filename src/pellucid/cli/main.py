@@ -19,6 +19,7 @@ from pellucid.cli import (
     data,
     draw,
     embed,
+    equations,
     evaluate,
     explain,
     exporting,
@@ -26,6 +27,7 @@ from pellucid.cli import (
     generate,
     importing,
     presets,
+    quiz,
     report,
     score,
     tokenizer,
@@ -55,6 +57,8 @@ _VERBS = (
     attach,
     report,
     verify_resume,
+    equations,
+    quiz,
 )
 
 

@@ -110,8 +110,8 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
             return _Kind(
                 "O(T w)",
                 "O(w)",
-                "each token looks at a window: twice the text is twice the work, in a kernel that "
-                "skips what is masked (torch's own is handed a mask of T x T and does T^2)",
+                "each token looks at a window: twice the text is twice the work"
+                + ("" if causal else ", in a kernel that skips what is masked (ours does T^2)"),
             )
         case LinearAttention():
             return _Kind(
@@ -125,7 +125,7 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
                 "O(T)",
                 "O(w)",
                 "a window beside a memory of fixed size: twice the text is twice the work, and a "
-                "step costs the same however much was read; the window is a mask of T x T here",
+                "step costs the same however much was read",
             )
         case _:
             assert_never(attention)

@@ -4,168 +4,159 @@ Comes in: arrays (NumPy, PyTorch, JAX, CuPy, anything of the Python array API st
 Goes out: arrays. It knows neither torch.nn nor config, and draws nothing at random.
 """
 
+# fmt: off
+# isort: off
+from pellucid.maths.activations import (
+    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, relu, relu_grad, relu_squared,
+    relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad,
+)
 from pellucid.maths.attention import (
-    attention,
-    attention_grad,
-    attention_weights,
-    soft_cap,
-    soft_cap_grad,
+    attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
+)
+from pellucid.maths.attention_vitals import (
+    attention_entropy, attention_entropy_grad, attention_logsumexp, largest_score_bounds,
 )
 from pellucid.maths.batch_norm import (
-    batch_norm,
-    batch_norm_grad,
-    batch_norm_inference,
-    batch_norm_inference_grad,
+    batch_norm, batch_norm_grad, batch_norm_inference, batch_norm_inference_grad,
     batch_norm_update,
 )
-from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
+from pellucid.maths.binary import (
+    binary_cross_entropy, binary_cross_entropy_from_logits, binary_cross_entropy_from_logits_grad,
+    binary_cross_entropy_grad, brier_score, brier_score_grad,
+)
+from pellucid.maths.cross_entropy import (
+    cross_entropy, cross_entropy_from_probabilities, cross_entropy_from_probabilities_grad,
+    cross_entropy_grad, focal_loss, focal_loss_grad, soft_cross_entropy, soft_cross_entropy_grad,
+)
+from pellucid.maths.distillation import (
+    forward_kl, forward_kl_grad, kl_k1, kl_k2, kl_k2_grad, kl_k3, kl_k3_grad, reverse_kl,
+    reverse_kl_grad,
+)
+from pellucid.maths.divergences import (
+    cross_entropy_between, cross_entropy_between_grad, entropy, entropy_grad, entropy_of_logits,
+    entropy_of_logits_grad, jensen_shannon, jensen_shannon_grad, kl_divergence,
+    kl_divergence_grad, relative_entropy, relative_entropy_grad,
+)
+from pellucid.maths.error_function import erf, erf_grad
+from pellucid.maths.gaussian_kl import (
+    gaussian_kl, gaussian_kl_diagonal, gaussian_kl_diagonal_grad, gaussian_kl_full,
+    gaussian_kl_full_grad, gaussian_kl_grad,
+)
 from pellucid.maths.initialisation import (
-    deep_norm_decoder,
-    deep_norm_encoder,
-    deep_norm_one_stack,
-    depth_scale,
-    he_std,
-    xavier_std,
+    block_variance, chained_variance, deep_norm_decoder, deep_norm_encoder, deep_norm_one_stack,
+    depth_scale, gpt2_std, he_std, lecun_std, linear_variance, relu_mean_square, stream_variance,
+    torch_linear_std, xavier_std,
+)
+from pellucid.maths.likelihood import (
+    bits_per_byte, language_model_loss, language_model_loss_grad, perplexity,
+    sequence_log_likelihood, sequence_log_likelihood_grad,
 )
 from pellucid.maths.linear_attention import (
-    elu_features,
-    elu_features_grad,
-    linear_attention,
-    linear_attention_grad,
-    linear_attention_in_chunks,
-    linear_attention_step,
+    elu_features, elu_features_grad, linear_attention, linear_attention_grad,
+    linear_attention_in_chunks, linear_attention_step,
 )
+from pellucid.maths.linear_head import (
+    embedding, embedding_grad, linear_head_grads, linear_head_loss, tied_loss, tied_loss_grad,
+)
+from pellucid.maths.logistic import sigmoid, sigmoid_grad, softplus, softplus_grad
 from pellucid.maths.memory import (
-    memory_in_chunks,
-    memory_loss,
-    memory_loss_grad,
-    memory_step,
-    memory_through_time,
+    memory_in_chunks, memory_loss, memory_loss_grad, memory_step, memory_through_time,
 )
 from pellucid.maths.norms import (
-    group_norm,
-    group_norm_grad,
-    instance_norm,
-    instance_norm_grad,
-    layer_norm,
-    layer_norm_grad,
-    rms_norm,
-    rms_norm_grad,
+    group_norm, group_norm_grad, instance_norm, instance_norm_grad, layer_norm, layer_norm_grad,
+    rms_norm, rms_norm_grad,
 )
-from pellucid.maths.optimisers import adamw_step, newton_schulz
+from pellucid.maths.optimisers import adam_step, adamw_step, momentum_step, newton_schulz, sgd_step
+from pellucid.maths.penalties import (
+    elastic_net_penalty, elastic_net_penalty_grad, elastic_net_prox, l1_penalty, l1_penalty_grad,
+    l1_prox, l2_penalty, l2_penalty_grad, l2_prox,
+)
+from pellucid.maths.policy import (
+    clipped_policy_loss, clipped_policy_loss_grad, policy_gradient_loss,
+    policy_gradient_loss_grad,
+)
 from pellucid.maths.positions import sinusoid
-from pellucid.maths.relative import (
-    alibi_bias,
-    alibi_slopes,
-    clipped_distance_index,
-    distance_buckets,
-    relative_distances,
+from pellucid.maths.preference import (
+    dpo_loss, dpo_loss_grad, dpo_margin, hinge_preference_loss, hinge_preference_loss_grad,
+    regularised_reward, regularised_reward_grad, regularised_reward_optimum,
 )
+from pellucid.maths.relative import (
+    alibi_bias, alibi_slopes, clipped_distance_index, distance_buckets, relative_distances,
+)
+from pellucid.maths.residuals import chained_jacobian, residual_jacobian
 from pellucid.maths.rotary import (
-    angles_at,
-    rotary_angles,
-    rotary_frequencies,
-    rotate,
-    rotate_grad,
-    to_half_split,
+    angles_at, rotary_angles, rotary_frequencies, rotate, rotate_grad, to_half_split,
     to_interleaved,
 )
 from pellucid.maths.rotary_scaling import (
-    dynamic_ntk_frequencies,
-    interpolated_frequencies,
-    llama3_frequencies,
-    ntk_frequencies,
-    yarn_attention_factor,
-    yarn_frequencies,
+    dynamic_ntk_frequencies, interpolated_frequencies, llama3_frequencies, ntk_frequencies,
+    yarn_attention_factor, yarn_frequencies,
 )
 from pellucid.maths.sampling import keep_min_p, keep_top_k, keep_top_p, repetition_penalty
+from pellucid.maths.saturation import (
+    normalised_entropy, normalised_entropy_grad, renyi2_entropy, renyi2_entropy_grad,
+    softmax_slope,
+)
 from pellucid.maths.scans import linear_scan, linear_scan_grad
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
-from pellucid.maths.softmax import log_softmax, logsumexp, softmax, softmax_grad
-from pellucid.maths.weight_norms import (
-    power_iteration,
-    spectral_norm,
-    spectral_norm_grad,
-    weight_norm,
-    weight_norm_grad,
+from pellucid.maths.self_attention import (
+    multi_head_attention, multi_head_attention_grad, simple_attention, simple_attention_grad,
 )
+from pellucid.maths.softmax import (
+    log_softmax, log_softmax_grad, logsumexp, softmax, softmax_grad, softmax_jacobian,
+    softmax_jacobian_product, sum_normalise, sum_normalise_grad,
+)
+from pellucid.maths.weight_norms import (
+    power_iteration, spectral_norm, spectral_norm_grad, weight_norm, weight_norm_grad,
+)
+# isort: on
 
 __all__ = [
-    "adamw_step",
-    "alibi_bias",
-    "alibi_slopes",
-    "angles_at",
-    "attention",
-    "attention_grad",
-    "attention_weights",
-    "batch_norm",
-    "batch_norm_grad",
-    "batch_norm_inference",
-    "batch_norm_inference_grad",
-    "batch_norm_update",
-    "clipped_distance_index",
-    "constant",
-    "cosine",
-    "cross_entropy",
-    "cross_entropy_grad",
-    "deep_norm_decoder",
-    "deep_norm_encoder",
-    "deep_norm_one_stack",
-    "depth_scale",
-    "distance_buckets",
-    "dynamic_ntk_frequencies",
-    "elu_features",
-    "elu_features_grad",
-    "group_norm",
-    "group_norm_grad",
-    "he_std",
-    "instance_norm",
-    "instance_norm_grad",
-    "interpolated_frequencies",
-    "keep_min_p",
-    "keep_top_k",
-    "keep_top_p",
-    "layer_norm",
-    "layer_norm_grad",
-    "linear",
-    "linear_attention",
-    "linear_attention_grad",
-    "linear_attention_in_chunks",
-    "linear_attention_step",
-    "linear_scan",
-    "linear_scan_grad",
-    "llama3_frequencies",
-    "log_softmax",
-    "logsumexp",
-    "memory_in_chunks",
-    "memory_loss",
-    "memory_loss_grad",
-    "memory_step",
-    "memory_through_time",
-    "newton_schulz",
-    "ntk_frequencies",
-    "power_iteration",
-    "relative_distances",
-    "repetition_penalty",
-    "rms_norm",
-    "rms_norm_grad",
-    "rotary_angles",
-    "rotary_frequencies",
-    "rotate",
-    "rotate_grad",
-    "sinusoid",
-    "soft_cap",
-    "soft_cap_grad",
-    "softmax",
-    "softmax_grad",
-    "spectral_norm",
-    "spectral_norm_grad",
-    "to_half_split",
-    "to_interleaved",
-    "warm_up_stable_decay",
-    "weight_norm",
-    "weight_norm_grad",
-    "xavier_std",
-    "yarn_attention_factor",
-    "yarn_frequencies",
+    "adam_step", "adamw_step", "alibi_bias", "alibi_slopes", "angles_at", "attention",
+    "attention_entropy", "attention_entropy_grad", "attention_grad", "attention_logsumexp",
+    "attention_weights", "batch_norm", "batch_norm_grad", "batch_norm_inference",
+    "batch_norm_inference_grad", "batch_norm_update", "binary_cross_entropy",
+    "binary_cross_entropy_from_logits", "binary_cross_entropy_from_logits_grad",
+    "binary_cross_entropy_grad", "bits_per_byte", "block_variance", "brier_score",
+    "brier_score_grad", "chained_jacobian", "chained_variance", "clipped_distance_index",
+    "clipped_policy_loss", "clipped_policy_loss_grad", "constant", "cosine", "cross_entropy",
+    "cross_entropy_between", "cross_entropy_between_grad", "cross_entropy_from_probabilities",
+    "cross_entropy_from_probabilities_grad", "cross_entropy_grad", "deep_norm_decoder",
+    "deep_norm_encoder", "deep_norm_one_stack", "depth_scale", "distance_buckets", "dpo_loss",
+    "dpo_loss_grad", "dpo_margin", "dynamic_ntk_frequencies", "elastic_net_penalty",
+    "elastic_net_penalty_grad", "elastic_net_prox", "elu_features", "elu_features_grad",
+    "embedding", "embedding_grad", "entropy", "entropy_grad", "entropy_of_logits",
+    "entropy_of_logits_grad", "erf", "erf_grad", "focal_loss", "focal_loss_grad", "forward_kl",
+    "forward_kl_grad", "gaussian_kl", "gaussian_kl_diagonal", "gaussian_kl_diagonal_grad",
+    "gaussian_kl_full", "gaussian_kl_full_grad", "gaussian_kl_grad", "geglu", "geglu_grad",
+    "gelu", "gelu_grad", "gelu_tanh", "gelu_tanh_grad", "gpt2_std", "group_norm",
+    "group_norm_grad", "he_std", "hinge_preference_loss", "hinge_preference_loss_grad",
+    "instance_norm", "instance_norm_grad", "interpolated_frequencies", "jensen_shannon",
+    "jensen_shannon_grad", "keep_min_p", "keep_top_k", "keep_top_p", "kl_divergence",
+    "kl_divergence_grad", "kl_k1", "kl_k2", "kl_k2_grad", "kl_k3", "kl_k3_grad", "l1_penalty",
+    "l1_penalty_grad", "l1_prox", "l2_penalty", "l2_penalty_grad", "l2_prox",
+    "language_model_loss", "language_model_loss_grad", "largest_score_bounds", "layer_norm",
+    "layer_norm_grad", "lecun_std", "linear", "linear_attention", "linear_attention_grad",
+    "linear_attention_in_chunks", "linear_attention_step", "linear_head_grads",
+    "linear_head_loss", "linear_scan", "linear_scan_grad", "linear_variance",
+    "llama3_frequencies", "log_softmax", "log_softmax_grad", "logsumexp", "memory_in_chunks",
+    "memory_loss", "memory_loss_grad", "memory_step", "memory_through_time", "momentum_step",
+    "multi_head_attention", "multi_head_attention_grad", "newton_schulz", "normalised_entropy",
+    "normalised_entropy_grad", "ntk_frequencies", "perplexity", "policy_gradient_loss",
+    "policy_gradient_loss_grad", "power_iteration", "regularised_reward",
+    "regularised_reward_grad", "regularised_reward_optimum", "relative_distances",
+    "relative_entropy", "relative_entropy_grad", "relu", "relu_grad", "relu_mean_square",
+    "relu_squared", "relu_squared_grad", "renyi2_entropy", "renyi2_entropy_grad",
+    "repetition_penalty", "residual_jacobian", "reverse_kl", "reverse_kl_grad", "rms_norm",
+    "rms_norm_grad", "rotary_angles", "rotary_frequencies", "rotate", "rotate_grad",
+    "sequence_log_likelihood", "sequence_log_likelihood_grad", "sgd_step", "sigmoid",
+    "sigmoid_grad", "silu", "silu_grad", "simple_attention", "simple_attention_grad",
+    "sinusoid", "soft_cap", "soft_cap_grad", "soft_cross_entropy", "soft_cross_entropy_grad",
+    "softmax", "softmax_grad", "softmax_jacobian", "softmax_jacobian_product", "softmax_slope",
+    "softplus", "softplus_grad", "spectral_norm", "spectral_norm_grad", "stream_variance",
+    "sum_normalise", "sum_normalise_grad", "swiglu", "swiglu_grad", "tied_loss",
+    "tied_loss_grad", "to_half_split", "to_interleaved", "torch_linear_std",
+    "warm_up_stable_decay", "weight_norm", "weight_norm_grad", "xavier_std",
+    "yarn_attention_factor", "yarn_frequencies",
 ]
+# fmt: on

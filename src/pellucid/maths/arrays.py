@@ -20,3 +20,8 @@ def namespace(*arrays: Array) -> Any:
         TypeError: the arrays belong to different libraries, or one of them is not an array.
     """
     return array_api_compat.array_namespace(*arrays)  # pyright: ignore[reportUnknownMemberType]
+
+
+def device_of(x: Array) -> Any:
+    """The device that x is on; None where a compiler traces it and does not say."""
+    return getattr(x, "device", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.softmax import softmax, softmax_grad
 
@@ -22,9 +23,15 @@ def soft_cap(x: Array, *, cap: float) -> Array:
         x: (...). Returns (...).
     Gradient:
         `soft_cap_grad`.
+    Fails:
+        Above the cap the gradient vanishes: scores that got there stay there.
     Source:
         Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size", section 2.
+    Example:
+        soft_cap(array([-100.0, 1.0, 10.0, 100.0]), cap=10.0)
     """
+    checks.floats(x=x)
+    checks.above_zero(cap=cap)
     return cap * namespace(x).tanh(x / cap)
 
 
@@ -42,12 +49,20 @@ def soft_cap_grad(x: Array, grad: Array, *, cap: float) -> Array:
 def _scores(q: Array, k: Array, mask: Array | None, bias: Array | None, cap: float | None) -> Array:
     """softmax's argument, without the sink."""
     xp = namespace(q, k)
+    checks.floats(q=q, k=k)
+    checks.axes(2, q=q, k=k)
+    checks.shaped(*k.shape[:-1], q.shape[-1], k=k)
     scores = q @ xp.matrix_transpose(k) / math.sqrt(q.shape[-1])
     if cap is not None:
         scores = soft_cap(scores, cap=cap)
     if bias is not None:
+        checks.broadcast(bias=bias, scores=scores)
         scores = scores + bias
-    return scores if mask is None else xp.where(mask, scores, xp.full_like(scores, -xp.inf))
+    if mask is None:
+        return scores
+    checks.truth(mask=mask)
+    checks.broadcast(mask=mask, scores=scores)
+    return xp.where(mask, scores, xp.full_like(scores, -xp.inf))
 
 
 def _with_sink(scores: Array, sink: Array | None) -> Array:
@@ -77,6 +92,13 @@ def attention_weights(
 
     Args:
         As `attention`. Returns (..., queries, keys).
+    Fails:
+        As many shares as queries times keys: at 8192 tokens 268 MB for one head in float32.
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
+    Example:
+        attention_weights(eye(3), eye(3))
+        attention_weights(eye(3), eye(3), mask=tril(ones((3, 3))) > 0)
     """
     weights = softmax(_with_sink(_scores(q, k, mask, bias, cap), sink))
     return weights[..., : k.shape[-2]]
@@ -107,10 +129,20 @@ def attention(
             value is zero.
     Gradient:
         `attention_grad`.
+    Fails:
+        Scores that are large, for want of the scale or of small weights, saturate: one share is 1,
+        and no gradient reaches queries and keys.
+    Raises:
+        MathsError: a shape or a dtype does not fit, or the cap is not above 0.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Gemma Team 2024, "Gemma 2",
         section 2 (cap); OpenAI 2025, "gpt-oss-120b and gpt-oss-20b Model Card" (sink).
+    Example:
+        attention(eye(2), eye(2), array([[1.0, 2.0], [3.0, 4.0]]))
+        attention(eye(2), eye(2), array([[1.0, 2.0], [3.0, 4.0]]), mask=tril(ones((2, 2))) > 0)
     """
+    checks.floats(v=v)
+    checks.shaped(*k.shape[:-1], v.shape[-1], v=v)
     return attention_weights(q, k, mask=mask, bias=bias, cap=cap, sink=sink) @ v
 
 

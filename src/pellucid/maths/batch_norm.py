@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 
+from pellucid.errors import MathsError
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.norms import over_tokens, standardised, standardised_grad
+from pellucid.maths.norms import check_features, over_tokens, standardised, standardised_grad
 
 
 def _token_axes(x: Array) -> tuple[int, ...]:
@@ -27,9 +29,16 @@ def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., features). gain, bias: (features,). Returns like x.
     Gradient:
         `batch_norm_grad`.
+    Fails:
+        A batch of one token is all zeros; what other sequences and later tokens say leaks in.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 1 (gamma, beta -> gain, bias).
+    Example:
+        batch_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
+    check_features(x, eps, gain=gain, bias=bias)
     return standardised(x, _token_axes(x), eps)[0] * gain + bias
 
 
@@ -63,9 +72,18 @@ def batch_norm_inference(
         x: (..., features). gain, bias, mean, var: (features,). Returns like x.
     Gradient:
         `batch_norm_inference_grad`.
+    Fails:
+        Running statistics that have not caught up give another function than training did.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2.
+    Example:
+        batch_norm_inference(array([[1.0, 10.0]]), ones(2), zeros(2), array([3.0, 30.0]),
+            array([4.0, 400.0]), eps=1e-5)
     """
+    check_features(x, eps, gain=gain, bias=bias, mean=mean, var=var)
+    checks.not_negative(var=var)
     return (x - mean) / namespace(x, var).sqrt(var + eps) * gain + bias
 
 
@@ -94,14 +112,18 @@ def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> 
         mean, var: (features,). x: (..., features), at least two tokens. Returns mean, var.
         momentum: the share of the new batch, as in torch.
     Raises:
-        ValueError: x has fewer than two tokens, so that its variance is not known.
+        MathsError: x has fewer than two tokens, so that its variance is not known.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10, where all batches count
         alike; that older ones fade is the custom since.
+    Example:
+        batch_norm_update(zeros(2), ones(2), array([[1.0, 10.0], [3.0, 20.0]]), momentum=0.1)
     """
+    check_features(x, 0.0, mean=mean, var=var)
+    checks.fraction(momentum=momentum)
     n = math.prod(x.shape[:-1])
     if n < 2:
-        raise ValueError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
+        raise MathsError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
     xp, axes = namespace(mean, var, x), _token_axes(x)
     spread = xp.var(x, axis=axes, correction=1)
     return (

@@ -1,19 +1,25 @@
-"""Cross-entropy from logits: the price of a prediction, and its clean gradient p - y.
+"""Cross-entropy: the price of a prediction, and its clean gradient p - y.
 
-Comes in: logits and the class that occurred. Goes out: nats per example. It does not know where
-logits come from; the fused kernel `pellucid.objectives.linear_cross_entropy` is tested against it.
+Comes in: logits or probabilities, and the class that occurred. Goes out: nats per example. It does
+not know where logits come from; the fused kernel `pellucid.objectives.linear_cross_entropy` is
+tested against it.
 """
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.softmax import logsumexp, softmax
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.softmax import log_softmax, logsumexp, softmax
+from pellucid.maths.zeros import log_of, ratio, times
 
 
 def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.classes(logits, targets=targets)
+    checks.fraction(label_smoothing=label_smoothing)
     n = logits.shape[-1]
-    classes = xp.arange(n, dtype=targets.dtype, device=targets.device)
+    classes = xp.arange(n, dtype=targets.dtype, device=device_of(targets))
     hit = xp.astype(xp.expand_dims(targets, axis=-1) == classes, logits.dtype)
     return hit * (1 - label_smoothing) + label_smoothing / n
 
@@ -34,9 +40,20 @@ def cross_entropy(
         Nats.
     Gradient:
         `cross_entropy_grad`.
+    Fails:
+        Infinite where the target is masked out. Smoothing pays for every class: it is infinite
+        where any class is masked out.
+    Raises:
+        MathsError: the targets are not one class for each row of logits, or the smoothing is not
+            between 0 and 1.
     Source:
         Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7 (smoothing);
         Chowdhery et al. 2022, "PaLM", section 5 (z-loss).
+    See also:
+        `cross_entropy_from_probabilities`, `soft_cross_entropy`, `focal_loss`.
+    Example:
+        cross_entropy(array([1.0, 2.0, 3.0]), array(2))
+        cross_entropy_grad(array([1.0, 2.0, 3.0]), array(2))
     """
     xp = namespace(logits)
     y = _smoothed(logits, targets, label_smoothing)
@@ -62,3 +79,134 @@ def cross_entropy_grad(
     y = _smoothed(logits, targets, label_smoothing)
     scale = 1 + 2 * z_loss * xp.expand_dims(logsumexp(logits), axis=-1)
     return softmax(logits) * scale - y
+
+
+def soft_cross_entropy(logits: Array, y: Array) -> Array:
+    """Cross-entropy where what came is itself a distribution: a teacher's, or that of many answers.
+
+    L = -sum_i y_i log p_i,  p = softmax(logits)
+
+    Args:
+        logits: (..., classes). y: like logits, the targets. Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `soft_cross_entropy_grad`.
+    Fails:
+        Its least value is the entropy of y and not 0.
+    Raises:
+        MathsError: y is not shaped like the logits, or does not sum to one.
+    Source:
+        Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2.
+    Example:
+        soft_cross_entropy(array([1.0, 2.0, 3.0]), array([0.1, 0.2, 0.7]))
+    """
+    checks.same_shape(logits=logits, y=y)
+    checks.distribution(y=y)
+    return -namespace(logits, y).sum(times(y, log_softmax(logits)), axis=-1)
+
+
+def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
+    """The gradient of `soft_cross_entropy` by the logits.
+
+    dL/dlogits = p - y
+
+    Args:
+        As `soft_cross_entropy`. Returns like logits.
+    """
+    checks.same_shape(logits=logits, y=y)
+    checks.distribution(y=y)
+    return softmax(logits) - y
+
+
+def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
+    """How surprised by what came, where the prediction is already a distribution.
+
+    L = -log p_target
+
+    Args:
+        p: (..., classes). targets: (...), whole numbers in [0, classes). Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `cross_entropy_from_probabilities_grad`.
+    Fails:
+        Probabilities made by a softmax have lost what was small: below 1e-38 in float32 a logit's
+        cost is infinite and its gradient gone. Take `cross_entropy`, which asks for logits.
+    Raises:
+        MathsError: p does not sum to one, or the targets are not classes.
+    Source:
+        Shannon 1948, "A Mathematical Theory of Communication", section 6.
+    Example:
+        cross_entropy_from_probabilities(array([0.1, 0.2, 0.6, 0.1]), array(2))
+    """
+    checks.classes(p, targets=targets)
+    checks.distribution(p=p)
+    return -log_of(_of_target(p, targets))
+
+
+def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
+    """The gradient of `cross_entropy_from_probabilities` by the probabilities.
+
+    dL/dp_i = -1 / p_i for the target, 0 for the others
+
+    Args:
+        As `cross_entropy_from_probabilities`. Returns like p.
+    """
+    checks.distribution(p=p)
+    return -ratio(_smoothed(p, targets, 0.0), p)
+
+
+def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
+    """Cross-entropy that turns away from what is known already.
+
+    L = -(1 - p_t)^gamma log p_t,  p_t the probability of the target
+
+    gamma = 0 is cross-entropy.
+
+    Args:
+        logits: (..., classes). targets: (...), whole numbers in [0, classes). Returns (...).
+        gamma: at least 0.
+    Units:
+        Nats, discounted: not a code length any more.
+    Gradient:
+        `focal_loss_grad`.
+    Fails:
+        Not a proper scoring rule: the best prediction under it is not the truth, but evener.
+    Raises:
+        MathsError: the targets are not classes, or gamma is negative.
+    Source:
+        Lin et al. 2017, "Focal Loss for Dense Object Detection", eq. 4.
+    Example:
+        focal_loss(array([1.0, 2.0, 3.0]), array(2), gamma=2.0)
+    """
+    checks.not_negative(gamma=gamma)
+    checks.classes(logits, targets=targets)
+    log_p = _of_target(log_softmax(logits), targets)
+    return -times(_missing(log_p) ** gamma, log_p)
+
+
+def focal_loss_grad(logits: Array, targets: Array, *, gamma: float) -> Array:
+    """The gradient of `focal_loss` by the logits.
+
+    dL/dlogits = [ (1 - p_t)^gamma - gamma (1 - p_t)^(gamma - 1) p_t log p_t ] (p - y)
+
+    Args:
+        As `focal_loss`. Returns like logits.
+    """
+    checks.not_negative(gamma=gamma)
+    y = _smoothed(logits, targets, 0.0)
+    log_p = _of_target(log_softmax(logits), targets)
+    missing = _missing(log_p)
+    known = ratio(times(namespace(log_p).exp(log_p), log_p), missing)
+    scale = missing**gamma * (1 - gamma * known)
+    return scale[..., None] * (softmax(logits) - y)
+
+
+def _of_target(x: Array, targets: Array) -> Array:
+    return namespace(x).take_along_axis(x, targets[..., None], axis=-1)[..., 0]
+
+
+def _missing(log_p: Array) -> Array:
+    """1 - p, exact for p near 1."""
+    return -namespace(log_p).expm1(log_p)

@@ -25,6 +25,8 @@ def elu_features(x: Array) -> Array:
     Source:
         Katharopoulos et al. 2020, "Transformers are RNNs: Fast Autoregressive Transformers with
         Linear Attention", eq. 7.
+    Example:
+        elu_features(array([-2.0, 0.0, 2.0]))
     """
     xp = namespace(x)
     # exp of what is not used must not overflow
@@ -92,11 +94,16 @@ def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) 
         eps: keeps the normaliser above zero.
     Gradient:
         `linear_attention_grad`.
+    Fails:
+        It cannot look sharply: all of the past shares one sum of d_head x d_v numbers.
     Source:
         Katharopoulos et al. 2020, "Transformers are RNNs", sections 3.2 and 3.3
         (phi(Q), phi(K) -> q, k).
     See also:
         `linear_attention_in_chunks`, `linear_attention_step`.
+    Example:
+        linear_attention(ones((2, 2)), ones((2, 2)), array([[1.0, 2.0], [3.0, 4.0]]), eps=1e-6,
+            causal=True)
     """
     return _shares(_applied(q, _states(k, _with_ones(v), causal)), eps)
 
@@ -140,6 +147,8 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
     Source:
         Sun et al. 2023, "Retentive Network: A Successor to Transformer for Large Language Models",
         eq. 7 (the chunkwise form, here without decay).
+    Example:
+        linear_attention_in_chunks(ones((3, 2)), ones((3, 2)), eye(3), eps=1e-6, chunk=2)
     """
     xp = namespace(q, k, v)
     values = _with_ones(v)
@@ -167,6 +176,9 @@ def linear_attention_step(
         q, k: (..., features). v: (..., d_v). Returns the state, the normaliser, and o: (..., d_v).
     Source:
         Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4 (s, z -> state, normaliser).
+    Example:
+        linear_attention_step(zeros((2, 2)), zeros(2), ones(2), ones(2), array([1.0, 2.0]),
+            eps=1e-6)
     """
     xp = namespace(state, q)
     state, normaliser = state + _outer(k, v), normaliser + k

@@ -25,6 +25,8 @@ def memory_loss(memory: Array, k: Array, v: Array) -> Array:
         `memory_loss_grad`.
     Source:
         Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", eq. 12.
+    Example:
+        memory_loss(zeros((1, 2)), array([1.0, 0.0]), array([3.0]))
     """
     return namespace(memory, k, v).sum(_error(memory, k, v) ** 2, axis=-1)
 
@@ -68,6 +70,9 @@ def memory_step(
         with alpha = 0 eq. 9-10, and with eta = 0 too eq. 8.
     See also:
         `adamw_step`: momentum and weight decay of the slow kind.
+    Example:
+        memory_step(zeros((1, 2)), zeros((1, 2)), array([1.0, 0.0]), array([3.0]),
+            persistence=array(0.0), learning_rate=array(0.5), forgetting=array(0.0))
     """
     eta, theta, alpha = (g[..., None, None] for g in (persistence, learning_rate, forgetting))
     momentum = eta * momentum - theta * memory_loss_grad(memory, k, v)
@@ -89,8 +94,13 @@ def memory_through_time(
     Args:
         As `memory_step`, with k: (..., time, d_k), v: (..., time, d_v) and gates (..., time), time
             at least 1. Returns memory and momentum after every token: (..., time, d_v, d_k).
+    Source:
+        Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", eq. 13-14.
     See also:
         `memory_in_chunks`, which is faster and not quite the same.
+    Example:
+        memory_through_time(zeros((1, 2)), zeros((1, 2)), eye(2), ones((2, 1)),
+            persistence=zeros(2), learning_rate=0.5 * ones(2), forgetting=zeros(2))
     """
     memories: list[Array] = []
     momenta: list[Array] = []
@@ -144,6 +154,9 @@ def memory_in_chunks(
     Source:
         Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", section 3.2,
         eq. 16 and 18 (b -> chunk).
+    Example:
+        memory_in_chunks(zeros((1, 2)), zeros((1, 2)), eye(2), ones((2, 1)),
+            persistence=zeros(2), learning_rate=0.5 * ones(2), forgetting=zeros(2), chunk=1)
     """
     xp = namespace(memory, k, v)
     memories: list[Array] = []

@@ -9,6 +9,7 @@ dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain dL/dy
 
 from __future__ import annotations
 
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 
 #: The axes that share a mean.
@@ -36,6 +37,14 @@ def over_tokens(x: Array) -> Array:
     return namespace(x).sum(x, axis=tuple(range(x.ndim - 1)))
 
 
+def check_features(x: Array, eps: float, **vectors: Array) -> None:
+    """Refuse vectors that have not one number for each feature of x."""
+    checks.floats(x=x, **vectors)
+    checks.axes(1, x=x)
+    checks.shaped(x.shape[-1], **vectors)
+    checks.not_negative(eps=eps)
+
+
 def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     """Each token's features with mean 0 and variance 1, times a gain, plus a bias.
 
@@ -45,9 +54,16 @@ def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., features). gain, bias: (features,). Returns like x.
     Gradient:
         `layer_norm_grad`.
+    Fails:
+        A token whose features are all alike becomes the bias, and eps alone decides its gradient.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 3-4.
+    Example:
+        layer_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), zeros(4), eps=1e-5)
     """
+    check_features(x, eps, gain=gain, bias=bias)
     return standardised(x, -1, eps)[0] * gain + bias
 
 
@@ -76,10 +92,17 @@ def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
         x: (..., features). gain: (features,). Returns like x.
     Gradient:
         `rms_norm_grad`.
+    Fails:
+        Only its scale is taken out: a mean that grows takes the place of what varies.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
+    Example:
+        rms_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), eps=1e-5)
     """
     xp = namespace(x, gain)
+    check_features(x, eps, gain=gain)
     return x / xp.sqrt(xp.mean(x**2, axis=-1, keepdims=True) + eps) * gain
 
 
@@ -100,6 +123,8 @@ def rms_norm_grad(x: Array, gain: Array, grad: Array, *, eps: float) -> tuple[Ar
 
 
 def _grouped(x: Array, n_groups: int) -> Array:
+    checks.at_least(1, n_groups=n_groups)
+    checks.divides(n_groups, **{"the number of features": x.shape[-1]})
     return namespace(x).reshape(x, (*x.shape[:-1], n_groups, x.shape[-1] // n_groups))
 
 
@@ -115,9 +140,16 @@ def group_norm(x: Array, gain: Array, bias: Array, *, n_groups: int, eps: float)
         x: (..., features), as many as n_groups divides. gain, bias: (features,). Returns like x.
     Gradient:
         `group_norm_grad`.
+    Fails:
+        A group of one feature is always zero.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Wu and He 2018, "Group Normalization", section 3.
+    Example:
+        group_norm(array([[1.0, 3.0, 10.0, 30.0]]), ones(4), zeros(4), n_groups=2, eps=1e-5)
     """
+    check_features(x, eps, gain=gain, bias=bias)
     unit, _ = standardised(_grouped(x, n_groups), -1, eps)
     return namespace(x).reshape(unit, x.shape) * gain + bias
 
@@ -150,10 +182,18 @@ def instance_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
         x: (..., time, features). gain, bias: (features,). Returns like x.
     Gradient:
         `instance_norm_grad`.
+    Fails:
+        A sequence of one token is all zeros; before its end, every token's answer changes.
+    Raises:
+        MathsError: a vector has not one number for each feature, or eps is negative.
     Source:
         Ulyanov, Vedaldi and Lempitsky 2016, "Instance Normalization: The Missing Ingredient for
         Fast Stylization" (places of an image -> time).
+    Example:
+        instance_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
+    check_features(x, eps, gain=gain, bias=bias)
+    checks.axes(2, x=x)
     return standardised(x, -2, eps)[0] * gain + bias
 
 

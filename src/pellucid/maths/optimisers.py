@@ -6,7 +6,102 @@ Comes in: weights, gradients, moments. Goes out: new ones. It does not know mode
 
 from __future__ import annotations
 
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+
+
+def sgd_step(w: Array, grad: Array, *, learning_rate: float) -> Array:
+    """One step straight down the gradient.
+
+    w <- w - lr g
+
+    Args:
+        w, grad: (...). Returns w.
+    Fails:
+        It diverges where the ground is too curved: on c w^2 / 2 it needs lr < 2 / c.
+    Raises:
+        MathsError: the shapes differ, or the learning rate is negative.
+    Source:
+        Robbins and Monro 1951, "A Stochastic Approximation Method", eq. 6.
+    Example:
+        sgd_step(array([1.0, -2.0]), array([0.5, 0.5]), learning_rate=0.1)
+    """
+    _checked(learning_rate, w=w, grad=grad)
+    return w - learning_rate * grad
+
+
+def momentum_step(
+    w: Array, grad: Array, velocity: Array, *, learning_rate: float, momentum: float
+) -> tuple[Array, Array]:
+    """One step along the sum of all gradients so far, in which older ones fade.
+
+    v <- momentum v + g,  w <- w - lr v
+
+    Args:
+        w, grad, velocity: (...). Returns w, velocity.
+        momentum: in [0, 1]; a steady gradient is multiplied by 1 / (1 - momentum).
+    Raises:
+        MathsError: the shapes differ, the learning rate is negative, or the momentum not in [0, 1].
+    Source:
+        Polyak 1964, "Some methods of speeding up the convergence of iteration methods", eq. 9;
+        Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning",
+        eq. 1-2, where the learning rate is inside the velocity.
+    Example:
+        momentum_step(array([1.0]), array([0.5]), array([1.0]), learning_rate=0.1, momentum=0.9)
+    """
+    _checked(learning_rate, w=w, grad=grad, velocity=velocity)
+    checks.fraction(momentum=momentum)
+    velocity = momentum * velocity + grad
+    return w - learning_rate * velocity, velocity
+
+
+def adam_step(
+    w: Array,
+    grad: Array,
+    m: Array,
+    v: Array,
+    *,
+    step: int,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    l2: float,
+) -> tuple[Array, Array, Array]:
+    """One Adam step with an L2 penalty in the gradient, where AdamW has weight decay beside it.
+
+    g <- g + l2 w
+    m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2
+    w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Args:
+        step: t, counted from 1. l2: twice the strength of the penalty. Returns w, m, v.
+    Fails:
+        The penalty is divided by sqrt(v) like everything else: weights with large gradients are
+        hardly shrunk at all.
+    Raises:
+        MathsError: the shapes differ, the learning rate is negative, or a beta is not in [0, 1].
+    Source:
+        Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1; Loshchilov
+        and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2 (the L2 in it).
+    See also:
+        `adamw_step`.
+    Example:
+        adam_step(ones(1), ones(1), zeros(1), zeros(1), step=1, learning_rate=0.1, beta1=0.9,
+            beta2=0.999, eps=1e-8, l2=0.1)
+    """
+    return adamw_step(
+        w,
+        grad + l2 * w,
+        m,
+        v,
+        step=step,
+        learning_rate=learning_rate,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+        weight_decay=0.0,
+    )
 
 
 def adamw_step(
@@ -29,10 +124,23 @@ def adamw_step(
 
     Args:
         step: t, counted from 1. Returns w, m, v.
+    Fails:
+        With a large eps the step is in proportion to the gradient again, as in SGD.
+    Raises:
+        MathsError: the shapes differ, the learning rate is negative, a beta is not in [0, 1], or
+            the step is not at least 1.
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
+    See also:
+        `adam_step`, where the decay is in the gradient.
+    Example:
+        adamw_step(ones(1), ones(1), zeros(1), zeros(1), step=1, learning_rate=0.1, beta1=0.9,
+            beta2=0.999, eps=1e-8, weight_decay=0.1)
     """
     xp = namespace(w, grad)
+    _checked(learning_rate, w=w, grad=grad, m=m, v=v)
+    checks.fraction(beta1=beta1, beta2=beta2)
+    checks.at_least(1, step=step)
     m = beta1 * m + (1 - beta1) * grad
     v = beta2 * v + (1 - beta2) * grad**2
     direction = (m / (1 - beta1**step)) / (xp.sqrt(v / (1 - beta2**step)) + eps)
@@ -49,8 +157,12 @@ def newton_schulz(matrix: Array, *, steps: int) -> Array:
 
     Args:
         matrix: (..., rows, columns). Returns the same shape.
+    Fails:
+        Singular values below about 1e-3 of the largest are not brought near 1 in 5 steps.
     Source:
         Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks".
+    Example:
+        newton_schulz(array([[2.0, 0.0], [0.0, 0.5]]), steps=5)
     """
     xp = namespace(matrix)
     a, b, c = 3.4445, -4.7750, 2.0315
@@ -63,3 +175,9 @@ def newton_schulz(matrix: Array, *, steps: int) -> Array:
         gram = x @ xp.matrix_transpose(x)
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return xp.matrix_transpose(x) if tall else x
+
+
+def _checked(learning_rate: float, **arrays: Array) -> None:
+    checks.floats(**arrays)
+    checks.same_shape(**arrays)
+    checks.not_negative(learning_rate=learning_rate)

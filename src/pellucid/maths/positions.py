@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.rotary import Pairing, angles_at, check_pairing, to_interleaved
 
 
@@ -34,18 +34,22 @@ def sinusoid(
         offset: added to each position; fairseq counts from the id of padding + 1.
         down_to_base: theta_i = base^(-i / (n - 1)), so that the last is 1 / base itself, as in
             tensor2tensor and fairseq.
+    Fails:
+        Positions beyond those of training get codes that no layer has seen.
     Raises:
         ValueError: `pairing` is neither of the two.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     See also:
         `rotate`, which turns queries and keys by the same angles.
+    Example:
+        sinusoid(arange(3.0), d_model=4, base=10000.0)
     """
     check_pairing(pairing)
     xp = namespace(positions)
     n = d_model // 2
     steps = max(n - 1, 1) if down_to_base else n
-    exponents = xp.arange(n, dtype=positions.dtype, device=positions.device) / steps
+    exponents = xp.arange(n, dtype=positions.dtype, device=device_of(positions)) / steps
     angles = angles_at(positions + offset, xp.exp(-exponents * math.log(base)))
     halves = xp.concat((xp.sin(angles), xp.cos(angles)), axis=-1)
     return to_interleaved(halves) if pairing == "interleaved" else halves

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
 
 
@@ -18,6 +19,11 @@ def relative_distances(query_positions: Array, key_positions: Array) -> Array:
 
     Args:
         query_positions: (queries,). key_positions: (keys,). Returns (queries, keys).
+    Source:
+        Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
+        section 3.2 (j - i).
+    Example:
+        relative_distances(arange(3.0), arange(3.0))
     """
     xp = namespace(query_positions, key_positions)
     return xp.expand_dims(key_positions, axis=0) - xp.expand_dims(query_positions, axis=1)
@@ -33,6 +39,8 @@ def clipped_distance_index(distances: Array, *, max_distance: int) -> Array:
     Source:
         Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
         section 3.2 (k -> max_distance).
+    Example:
+        clipped_distance_index(array([-9, -1, 0, 1, 9]), max_distance=2)
     """
     return namespace(distances).clip(distances, -max_distance, max_distance) + max_distance
 
@@ -58,17 +66,19 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     Args:
         distances: (...), whole numbers, key minus query. Returns (...), in 0 ... n_buckets - 1.
     Raises:
-        ValueError: max_distance is not beyond the distances that have buckets of their own.
+        MathsError: max_distance is not beyond the distances that have buckets of their own.
     Source:
         Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
         Transformer", section 2.1; the formula is that of the released code.
+    Example:
+        distance_buckets(array([-100, -3, 0, 3, 100]), n_buckets=8, max_distance=16, causal=False)
     """
     xp = namespace(distances)
     n_buckets = n_buckets if causal else n_buckets // 2
     back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
     n_exact = n_buckets // 2
     if max_distance <= n_exact:
-        raise ValueError(f"max_distance is {max_distance}; it has to be above {n_exact}")
+        raise MathsError(f"max_distance is {max_distance}; it has to be above {n_exact}")
     starts = _bucket_starts(n_exact, n_buckets, max_distance)
     bucket = xp.clip(back, 0, n_exact)
     for start in starts:
@@ -88,6 +98,8 @@ def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Ar
         Press, Smith and Lewis 2022, "Train Short, Test Long: Attention with Linear Biases Enables
         Input Length Extrapolation", section 3; numbers of heads that are no power of two as in
         the released code.
+    Example:
+        alibi_slopes(arange(8.0), n_heads=8)
     """
     xp = namespace(heads)
     n = 2 ** (n_heads.bit_length() - 1)
@@ -106,5 +118,7 @@ def alibi_bias(slopes: Array, distances: Array) -> Array:
         Press, Smith and Lewis 2022, "Train Short, Test Long", section 3.
     See also:
         `alibi_slopes`, `relative_distances`.
+    Example:
+        alibi_bias(array([0.5, 0.25]), relative_distances(arange(3.0), arange(3.0)))
     """
     return -slopes[:, None, None] * namespace(slopes, distances).abs(distances)

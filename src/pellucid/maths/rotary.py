@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.errors import MathsError
+from pellucid.maths.arrays import Array, device_of, namespace
 
 #: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]
@@ -19,10 +20,10 @@ def check_pairing(pairing: str) -> None:
     """Refuse a word that names no pairing.
 
     Raises:
-        ValueError: `pairing` is neither of the two.
+        MathsError: `pairing` is neither of the two.
     """
     if pairing not in ("interleaved", "half_split"):
-        raise ValueError(f"pairing is {pairing!r}; it has to be 'interleaved' or 'half_split'")
+        raise MathsError(f"pairing is {pairing!r}; it has to be 'interleaved' or 'half_split'")
 
 
 def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
@@ -39,6 +40,8 @@ def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
         Su et al. 2021, "RoFormer", eq. 15 (d -> n_rotated; they count i from 1).
     See also:
         `interpolated_frequencies`, `ntk_frequencies`, `yarn_frequencies`, `llama3_frequencies`.
+    Example:
+        rotary_frequencies(arange(4.0), n_rotated=8, base=10000.0)
     """
     return namespace(pairs).exp(pairs * (-2 / n_rotated * math.log(base)))
 
@@ -52,6 +55,10 @@ def angles_at(positions: Array, frequencies: Array) -> Array:
         positions: (..., time), floating. frequencies: (pairs,). Returns (..., time, pairs).
     Units:
         Radians.
+    Source:
+        Su et al. 2021, "RoFormer", eq. 14 (m theta_i).
+    Example:
+        angles_at(arange(3.0), array([1.0, 0.01]))
     """
     xp = namespace(positions, frequencies)
     return xp.expand_dims(positions, axis=-1) * frequencies
@@ -68,9 +75,11 @@ def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
         Radians.
     Source:
         Su et al. 2021, "RoFormer", eq. 15.
+    Example:
+        rotary_angles(arange(3.0), d_head=4, base=10000.0)
     """
     xp = namespace(positions)
-    pairs = xp.arange(d_head // 2, dtype=positions.dtype, device=positions.device)
+    pairs = xp.arange(d_head // 2, dtype=positions.dtype, device=device_of(positions))
     return angles_at(positions, rotary_frequencies(pairs, n_rotated=d_head, base=base))
 
 
@@ -84,6 +93,11 @@ def to_half_split(x: Array) -> Array:
         x: (..., features), an even number of them. Returns the same shape.
     Gradient:
         A permutation: `to_interleaved` of the gradient.
+    Source:
+        Su et al. 2021, "RoFormer", eq. 15, pairs neighbours; halves are the layout of Llama's
+        weights.
+    Example:
+        to_half_split(array([[0.0, 1.0, 2.0, 3.0]]))
     """
     xp = namespace(x)
     return xp.concat((x[..., ::2], x[..., 1::2]), axis=-1)
@@ -96,6 +110,11 @@ def to_interleaved(x: Array) -> Array:
         x: (..., features), an even number of them. Returns the same shape.
     Gradient:
         A permutation: `to_half_split` of the gradient.
+    Source:
+        Su et al. 2021, "RoFormer", eq. 15, pairs neighbours; halves are the layout of Llama's
+        weights.
+    Example:
+        to_interleaved(array([[0.0, 1.0, 2.0, 3.0]]))
     """
     xp = namespace(x)
     half = x.shape[-1] // 2
@@ -116,12 +135,16 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
             "half_split" turns i and i + pairs, as the published weights of Llama expect.
     Gradient:
         `rotate_grad`.
+    Fails:
+        Beyond the length of training the slow pairs turn to angles that were never seen.
     Raises:
-        ValueError: `pairing` is neither of the two.
+        MathsError: `pairing` is neither of the two.
     Source:
         Su et al. 2021, "RoFormer", eq. 34.
     See also:
         `to_half_split`, which turns weights for one pairing into weights for the other.
+    Example:
+        rotate(array([[1.0, 0.0]]), array([[1.5707963267948966]]), pairing='half_split')
     """
     check_pairing(pairing)
     xp = namespace(x, angles)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 
 
 def _pairs(frequencies: Array) -> Array:
     """0, 1, 2, ...: the number of each pair."""
     xp = namespace(frequencies)
     n = frequencies.shape[-1]
-    return xp.arange(n, dtype=frequencies.dtype, device=frequencies.device)
+    return xp.arange(n, dtype=frequencies.dtype, device=device_of(frequencies))
 
 
 def _interpolated_but(frequencies: Array, kept: Array, factor: float) -> Array:
@@ -34,6 +34,8 @@ def interpolated_frequencies(frequencies: Array, *, factor: float | Array) -> Ar
     Source:
         Chen et al. 2023, "Extending Context Window of Large Language Models via Positional
         Interpolation", section 2.3; Ding et al. 2024, "LongRoPE".
+    Example:
+        interpolated_frequencies(array([1.0, 0.1, 0.01]), factor=4.0)
     """
     return frequencies / factor
 
@@ -49,6 +51,8 @@ def ntk_frequencies(frequencies: Array, *, factor: float) -> Array:
         frequencies: (pairs,). Returns the same shape.
     Source:
         Peng et al. 2023, "YaRN", section 3.1 ("NTK-aware" interpolation).
+    Example:
+        ntk_frequencies(array([1.0, 0.1, 0.01]), factor=4.0)
     """
     xp = namespace(frequencies)
     last = max(frequencies.shape[-1] - 1, 1)
@@ -68,6 +72,8 @@ def dynamic_ntk_frequencies(
     Source:
         Peng et al. 2023, "YaRN", section 3.3 ("Dynamic NTK"), where s = 1; other s as in the
         library transformers.
+    Example:
+        dynamic_ntk_frequencies(array([1.0, 0.1, 0.01]), factor=4.0, length=100, original_length=64)
     """
     longer = max(length, original_length) / original_length
     return ntk_frequencies(frequencies, factor=factor * longer - (factor - 1))
@@ -92,6 +98,9 @@ def llama3_frequencies(
     Source:
         The code released with Llama 3.1, which says it in wavelengths 2 pi / theta_i. It is the
         formula of Peng et al. 2023, "YaRN", section 3.2 ("NTK-by-parts").
+    Example:
+        llama3_frequencies(array([1.0, 0.1, 0.001]), factor=8.0, original_length=64, low=1.0,
+            high=4.0)
     """
     xp = namespace(frequencies)
     turns = frequencies * (original_length / (2 * math.pi))
@@ -129,6 +138,9 @@ def yarn_frequencies(
         Peng et al. 2023, "YaRN", sections 3.2 and 3.4, and its released code.
     See also:
         `yarn_attention_factor`.
+    Example:
+        yarn_frequencies(array([1.0, 0.1, 0.001]), factor=8.0, original_length=64, base=10000.0,
+            beta_fast=8.0, beta_slow=1.0)
     """
     xp = namespace(frequencies)
     n = frequencies.shape[-1]
@@ -156,5 +168,7 @@ def yarn_attention_factor(factor: float, *, weight: float = 1.0) -> float:
         factor: s.
     Source:
         Peng et al. 2023, "YaRN", eq. 21-22.
+    Example:
+        yarn_attention_factor(4.0)
     """
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.softmax import softmax
 
@@ -14,12 +15,22 @@ from pellucid.maths.softmax import softmax
 def keep_top_k(logits: Array, k: int) -> Array:
     """Only the k largest logits of each row stay; ties with the k-th stay too.
 
+    y_i = x_i where x_i >= the k-th largest, -inf elsewhere
+
     Args:
         logits: (..., classes). Returns the same shape.
+    Fails:
+        k is the same where one token is certain and where a hundred are alike.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Fan, Lewis and Dauphin 2018, "Hierarchical Neural Story Generation", section 5.4.
+    Example:
+        keep_top_k(array([2.0, 1.0, -1.0]), 2)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.at_least(1, k=k)
     if k >= logits.shape[-1]:
         return logits
     threshold = xp.sort(logits, axis=-1)[..., -k : logits.shape[-1] - k + 1]
@@ -29,12 +40,23 @@ def keep_top_k(logits: Array, k: int) -> Array:
 def keep_top_p(logits: Array, p: float) -> Array:
     """Only the smallest set of tokens whose probabilities reach p stays; at least one does.
 
+    y_i = x_i where the sum of all shares larger than p_i is below p, -inf elsewhere
+
     Args:
         logits: (..., classes). Returns the same shape.
+    Fails:
+        Where the model is unsure, p lets thousands of unlikely tokens through.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", eq. 2.
+    Example:
+        softmax(array([2.0, 1.0, -1.0]))
+        keep_top_p(array([2.0, 1.0, -1.0]), 0.8)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.fraction(p=p)
     order = xp.argsort(logits, axis=-1, descending=True)
     shares = xp.take_along_axis(softmax(logits), order, axis=-1)
     before = xp.cumulative_sum(shares, axis=-1) - shares
@@ -52,11 +74,18 @@ def keep_min_p(logits: Array, p: float) -> Array:
     Args:
         logits: (..., classes). Returns the same shape.
         p: in (0, 1].
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM
         Outputs", section 3.
+    Example:
+        keep_min_p(array([2.0, 1.0, -1.0]), 0.3)
     """
     xp = namespace(logits)
+    checks.floats(logits=logits)
+    checks.above_zero(p=p)
+    checks.fraction(p=p)
     threshold = xp.max(logits, axis=-1, keepdims=True) + math.log(p)
     return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
 
@@ -71,9 +100,16 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
         logits: (..., classes). Returns the same shape.
         seen: (..., classes), truth values.
         penalty: above 0; 1 changes nothing, below 1 rewards repetition.
+    Raises:
+        MathsError: a number is out of its range, or a dtype does not fit.
     Source:
         Keskar et al. 2019, "CTRL", section 4.1.
+    Example:
+        repetition_penalty(array([2.0, -1.0, 1.0]), array([True, True, False]), 1.3)
     """
     xp = namespace(logits, seen)
+    checks.floats(logits=logits)
+    checks.above_zero(penalty=penalty)
+    checks.truth(seen=seen)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
     return xp.where(seen, lowered, logits)

@@ -30,6 +30,8 @@ def linear_scan(decay: Array, x: Array, start: Array) -> Array:
     Source:
         Hillis and Steele 1986, "Data Parallel Algorithms" (the rounds); Blelloch 1990, "Prefix Sums
         and Their Applications", section 1.4 (the pairs).
+    Example:
+        linear_scan(0.5 * ones((3, 1)), ones((3, 1)), zeros(1))
     """
     factor, h, shift = decay, x, 1
     while shift < x.shape[-2]:

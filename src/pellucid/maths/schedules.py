@@ -19,13 +19,31 @@ def _progress(step: int, start: int, end: int) -> float:
 
 
 def constant(step: int, *, warm_up: int) -> float:
-    """A straight line from 0 to 1 over `warm_up` steps, then 1."""
+    """A straight line from 0 to 1 over `warm_up` steps, then 1.
+
+    min(1, t / warm_up) = the share of the peak at step t
+
+    Source:
+        Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
+        section 2.2.
+    Example:
+        constant(3, warm_up=4)
+    """
     rising = _warm_up(step, warm_up)
     return 1.0 if rising is None else rising
 
 
 def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
-    """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it."""
+    """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it.
+
+    1 + (final - 1) t,  t from 0 to 1 after the warm-up = the share of the peak
+
+    Source:
+        Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
+        Understanding", appendix A.2.
+    Example:
+        linear(550, warm_up=100, total=1000, final=0.1)
+    """
     rising = _warm_up(step, warm_up)
     if rising is not None:
         return rising
@@ -37,8 +55,12 @@ def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
 
     final + (1 - final) (1 + cos(pi t)) / 2, t from 0 to 1 after the warm-up
 
+    Fails:
+        The end has to be known: stopped earlier, the rate is still high.
     Source:
         Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", eq. 5.
+    Example:
+        cosine(550, warm_up=100, total=1000, final=0.1)
     """
     rising = _warm_up(step, warm_up)
     if rising is not None:
@@ -49,8 +71,12 @@ def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
 def warm_up_stable_decay(step: int, *, warm_up: int, decay: int, total: int, final: float) -> float:
     """Warm-up, a plateau at 1, then a straight line to `final` over the last `decay` steps.
 
+    1, and 1 + (final - 1) t over the last steps, t from 0 to 1 = the share of the peak
+
     Source:
         Hu et al. 2024, "MiniCPM", section 4.2.
+    Example:
+        warm_up_stable_decay(950, warm_up=100, decay=100, total=1000, final=0.0)
     """
     rising = _warm_up(step, warm_up)
     if rising is not None:

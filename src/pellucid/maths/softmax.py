@@ -6,7 +6,8 @@ logarithm of their normaliser Z. It does not know what the scores are of.
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, device_of, namespace
 
 
 def _maximum(x: Array) -> Array:
@@ -22,6 +23,13 @@ def _not_zero(total: Array) -> Array:
     return xp.where(total == 0, xp.ones_like(total), total)
 
 
+def _scaled(x: Array, temperature: float) -> Array:
+    checks.floats(x=x)
+    checks.axes(1, x=x)
+    checks.above_zero(temperature=temperature)
+    return x / temperature
+
+
 def logsumexp(x: Array) -> Array:
     """log Z, the logarithm of the sum of the exponentials of each row.
 
@@ -32,13 +40,23 @@ def logsumexp(x: Array) -> Array:
 
     Args:
         x: (..., classes). Returns (...).
+    Units:
+        Nats.
     Gradient:
         d log Z / d x = softmax(x).
+    Fails:
+        Without the maximum taken out, exp(x) overflows at x = 710 in float64, 89 in float32.
+    Raises:
+        MathsError: x is not floating, or has no axis.
     Source:
         Blanchard, Higham and Higham 2021, "Accurately computing the log-sum-exp and softmax
         functions", eq. 1.5.
+    Example:
+        logsumexp(array([1000.0, 1000.0]))
     """
     xp = namespace(x)
+    checks.floats(x=x)
+    checks.axes(1, x=x)
     top = _maximum(x)
     total = xp.sum(xp.exp(x - top), axis=-1, keepdims=True)
     log_z = xp.log(_not_zero(total)) + top
@@ -46,51 +64,196 @@ def logsumexp(x: Array) -> Array:
     return xp.squeeze(log_z, axis=-1)
 
 
-def log_softmax(x: Array) -> Array:
+def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
     """log p: the logarithm of softmax without forming softmax.
 
-    log p_i = x_i - log Z
+    log p_i = x_i / T - log Z
 
     A row that is masked throughout stays -inf.
 
     Args:
-        x: (..., classes). Returns (..., classes), in nats.
+        x: (..., classes). Returns (..., classes).
+        temperature: T, above 0.
+    Units:
+        Nats.
+    Gradient:
+        `log_softmax_grad`.
+    Fails:
+        As log(softmax(x)): a share below 1e-308 (1e-38 in float32) is 0, and its logarithm -inf.
+    Raises:
+        MathsError: x is not floating, or the temperature not above 0.
+    Source:
+        Blanchard, Higham and Higham 2021, "Accurately computing the log-sum-exp and softmax
+        functions", section 1.
+    Example:
+        log_softmax(array([0.0, -1000.0]))
+        log_softmax(array([1.0, 2.0, 3.0]))
     """
     xp = namespace(x)
+    x = _scaled(x, temperature)
     log_z = xp.expand_dims(logsumexp(x), axis=-1)
     # -inf - -inf would be nan
     return x - xp.where(log_z == -xp.inf, xp.zeros_like(log_z), log_z)
 
 
-def softmax(x: Array) -> Array:
+def log_softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
+    """The gradient that reaches the scores when `grad` reaches the logarithms of the shares.
+
+    dL/dx_i = (g_i - p_i sum_j g_j) / T
+
+    Args:
+        As `log_softmax`. grad: like x. Returns like x.
+    See also:
+        `log_softmax`.
+    """
+    xp = namespace(x, grad)
+    checks.floats(grad=grad)
+    checks.same_shape(x=x, grad=grad)
+    p = softmax(x, temperature=temperature)
+    return (grad - p * xp.sum(grad, axis=-1, keepdims=True)) / temperature
+
+
+def softmax(x: Array, *, temperature: float = 1.0) -> Array:
     """Shares that grow exponentially with the scores and sum to one.
 
-    p_i = exp(x_i) / sum_j exp(x_j)
+    p_i = exp(x_i / T) / sum_j exp(x_j / T)
 
-    A row that is masked throughout (-inf) gives zeros, as padding needs.
+    Adding a number to every score changes nothing: exp(x_i + c) = exp(c) exp(x_i), above and below
+    the line alike. So the maximum is taken out first. A temperature T below 1 sharpens, above 1
+    flattens. A row that is masked throughout (-inf) gives zeros, as padding needs.
 
     Args:
         x: (..., classes). Returns (..., classes).
+        temperature: T, above 0.
     Gradient:
-        `softmax_grad`.
+        `softmax_grad`; the Jacobian is `softmax_jacobian`.
+    Fails:
+        Saturation: where one share is nearly 1, every entry of the Jacobian is nearly 0 and no
+        gradient passes.
+    Raises:
+        MathsError: x is not floating, or the temperature not above 0.
     Source:
-        Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
+        Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs";
+        Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", eq. 1
+        (temperature).
+    See also:
+        `sum_normalise`, `softmax_slope`.
+    Example:
+        softmax(array([10.0, 5.0, 1.0]))
+        softmax(array([10.0, 5.0, 1.0]), temperature=5.0)
+        softmax(array([10.0, 5.0, 1.0]) + 1000)
     """
     xp = namespace(x)
+    x = _scaled(x, temperature)
     exponentials = xp.exp(x - _maximum(x))
     return exponentials / _not_zero(xp.sum(exponentials, axis=-1, keepdims=True))
 
 
-def softmax_grad(x: Array, grad: Array) -> Array:
+def softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
     """The gradient that reaches the scores when `grad` reaches the shares.
 
-    J = diag(p) - p p^T, so J^T g = p * (g - <p, g>): the Jacobian itself is never formed.
+    J = (diag(p) - p p^T) / T, so J^T g = p * (g - <p, g>) / T: the Jacobian itself is never formed.
 
     Args:
         x: (..., classes), the scores. grad: (..., classes), of the loss by p. Returns like x.
     See also:
         `softmax`.
     """
+    checks.floats(grad=grad)
+    return softmax_jacobian_product(x, grad, temperature=temperature)
+
+
+def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
+    """Every derivative of every share by every score, as one matrix.
+
+    dp_i / dx_j = p_i (delta_ij - p_j) / T,  that is  J = (diag(p) - p p^T) / T
+
+    It is symmetric, its rows and columns sum to zero, and it has no negative eigenvalue. For
+    reading and for small cases: products with it need no such matrix.
+
+    Args:
+        x: (..., classes). Returns (..., classes, classes).
+    Source:
+        Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
+    See also:
+        `softmax_jacobian_product`.
+    Example:
+        softmax_jacobian(array([1.0, 2.0, 3.0]))
+    """
+    xp = namespace(x)
+    p = softmax(x, temperature=temperature)
+    same = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
+    return p[..., :, None] * (same - p[..., None, :]) / temperature
+
+
+def softmax_jacobian_product(x: Array, direction: Array, *, temperature: float = 1.0) -> Array:
+    """The Jacobian of softmax times a vector, without forming the Jacobian.
+
+    J v = p * (v - <p, v>) / T,  J = (diag(p) - p p^T) / T
+
+    How the shares change when the scores move along v; and, as J is symmetric, the gradient that
+    reaches the scores when v reaches the shares.
+
+    Args:
+        x: (..., classes), the scores. direction: v, like x. Returns like x.
+    Raises:
+        MathsError: x and direction have different shapes, or the temperature is not above 0.
+    Source:
+        Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
+    Example:
+        softmax_jacobian_product(array([1.0, 2.0, 3.0]), array([1.0, 0.0, 0.0]))
+    """
+    xp = namespace(x, direction)
+    checks.same_shape(x=x, direction=direction)
+    p = softmax(x, temperature=temperature)
+    return p * (direction - xp.sum(p * direction, axis=-1, keepdims=True)) / temperature
+
+
+def sum_normalise(x: Array) -> Array:
+    """Scores divided by their sum: what softmax is not.
+
+    y_i = x_i / sum_j x_j
+
+    Args:
+        x: (..., classes). Returns (..., classes).
+    Gradient:
+        `sum_normalise_grad`.
+    Fails:
+        Negative scores give negative shares, or shares above 1; scores that sum to zero give none;
+        adding a number to every score changes the shares; a leading score barely leads.
+    Raises:
+        MathsError: x is not floating, or a row sums to zero.
+    Source:
+        Luce 1959, "Individual Choice Behavior", chapter 1 (v -> x).
+    See also:
+        `softmax`, which is this of the exponentials.
+    Example:
+        sum_normalise(array([10.0, 5.0, 1.0]))
+        sum_normalise(array([2.0, -1.0, -0.5]))
+    """
+    return x / _sum(x)
+
+
+def sum_normalise_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches the scores when `grad` reaches their shares of the sum.
+
+    dy_i / dx_j = (delta_ij - y_i) / S,  so  dL/dx_j = (g_j - <g, y>) / S,  S = sum x
+
+    Args:
+        As `sum_normalise`. grad: like x. Returns like x.
+    See also:
+        `sum_normalise`.
+    """
     xp = namespace(x, grad)
-    p = softmax(x)
-    return p * (grad - xp.sum(p * grad, axis=-1, keepdims=True))
+    checks.floats(grad=grad)
+    checks.same_shape(x=x, grad=grad)
+    total = _sum(x)
+    return (grad - xp.sum(grad * x / total, axis=-1, keepdims=True)) / total
+
+
+def _sum(x: Array) -> Array:
+    checks.floats(x=x)
+    checks.axes(1, x=x)
+    total = namespace(x).sum(x, axis=-1, keepdims=True)
+    checks.not_zero(**{"the sum of x": total})
+    return total

@@ -6,6 +6,8 @@ know what the weights are applied to.
 
 from __future__ import annotations
 
+from pellucid.errors import MathsError
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 
 
@@ -24,9 +26,16 @@ def weight_norm(v: Array, gain: Array) -> Array:
         v: (..., outputs, inputs), no row of zeros. gain: (..., outputs). Returns like v.
     Gradient:
         `weight_norm_grad`.
+    Fails:
+        A row of zeros has no direction: it gives nan.
     Source:
         Salimans and Kingma 2016, "Weight Normalization", eq. 2 (g -> gain).
+    Example:
+        weight_norm(array([[3.0, 4.0]]), array([2.0]))
     """
+    checks.floats(v=v, gain=gain)
+    checks.axes(1, v=v)
+    checks.shaped(*v.shape[:-1], gain=gain)
     return gain[..., None] * v / _length(v)
 
 
@@ -60,15 +69,17 @@ def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
         w: (..., rows, columns), not zero. u: (..., rows), not at a right angle to the answer.
             Returns u and v: (..., columns).
     Raises:
-        ValueError: no step is asked for.
+        MathsError: no step is asked for.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
         algorithm 1.
+    Example:
+        power_iteration(array([[2.0, 0.0], [0.0, 1.0]]), array([1.0, 1.0]), steps=5)
     """
     xp = namespace(w, u)
     transposed, v = xp.matrix_transpose(w), u
     if steps < 1:
-        raise ValueError(f"{steps} steps of power iteration; at least 1 is needed to find v")
+        raise MathsError(f"{steps} steps of power iteration; at least 1 is needed to find v")
     for _ in range(steps):
         v = (transposed @ u[..., None])[..., 0]
         v = v / _length(v)
@@ -92,10 +103,14 @@ def spectral_norm(w: Array, u: Array, v: Array) -> Array:
             largest singular value, of length 1. Returns like w.
     Gradient:
         `spectral_norm_grad`.
+    Fails:
+        With u and v that are not the singular directions the result stretches still.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks", eq. 8.
     See also:
         `power_iteration`.
+    Example:
+        spectral_norm(array([[2.0, 0.0], [0.0, 1.0]]), array([1.0, 0.0]), array([1.0, 0.0]))
     """
     return w / _stretch(w, u, v)
 

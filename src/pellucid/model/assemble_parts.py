@@ -57,30 +57,30 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
 }
 
 
-def feed_forward(feed_forward: config.FeedForward, d_model: int) -> nn.Module:
+def feed_forward(kind: config.FeedForward, d_model: int) -> nn.Module:
     """The feed-forward layer."""
-    activation = _ACTIVATIONS[feed_forward.activation]
-    match feed_forward:
+    activation = _ACTIVATIONS[kind.activation]
+    match kind:
         case config.MLP(d_ff=d_ff, bias=bias):
             return MLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
         case config.GatedMLP(d_ff=d_ff, bias=bias):
             return GatedMLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
         case _:
-            assert_never(feed_forward)
+            assert_never(kind)
 
 
-def transform(transform: config.HeadTransform, d_model: int) -> nn.Module:
+def transform(kind: config.HeadTransform, d_model: int) -> nn.Module:
     """What stands before the head's matrix."""
     return HeadTransform(
         d_model=d_model,
-        activation=_ACTIVATIONS[transform.activation],
-        norm=norm(transform.norm, d_model),
+        activation=_ACTIVATIONS[kind.activation],
+        norm=norm(kind.norm, d_model),
     )
 
 
-def norm(norm: config.Norm, width: int) -> nn.Module:
+def norm(kind: config.Norm, width: int) -> nn.Module:
     """A norm over `width` features."""
-    match norm:
+    match kind:
         case config.LayerNorm(eps=eps, bias=bias):
             return LayerNorm(width, eps=eps, bias=bias)
         case config.RMSNorm(eps=eps, unit_offset=unit_offset):
@@ -92,7 +92,7 @@ def norm(norm: config.Norm, width: int) -> nn.Module:
         case config.InstanceNorm(eps=eps):
             return InstanceNorm(width, eps=eps)
         case _:
-            assert_never(norm)
+            assert_never(kind)
 
 
 def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
@@ -176,9 +176,9 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
             assert_never(scaling)
 
 
-def residual(residual: config.Residual) -> Rule:
+def residual(kind: config.Residual) -> Rule:
     """Where the norm stands."""
-    match residual:
+    match kind:
         case config.PreNorm() | config.Parallel():
             return pre_norm
         case config.PostNorm():
@@ -192,7 +192,7 @@ def residual(residual: config.Residual) -> Rule:
         case config.NoResidual():
             return no_residual
         case _:
-            assert_never(residual)
+            assert_never(kind)
 
 
 def std(weights: config.Normal | config.He | config.Xavier) -> Std:

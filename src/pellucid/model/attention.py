@@ -129,8 +129,7 @@ class MultiHeadAttention(_Attention):
         k = self._normed(self.key(x), self.key_norm, self.n_kv_heads)
         v = split_heads(self.value(x), self.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        view = view.within(self.window, q.shape[2], q.device)
-        mixed = gather(q, cache.extend(k, v), self.scoring(), positions, view)
+        mixed = gather(q, cache.extend(k, v), self.scoring(), positions, view, self.window)
         return self.output(join_heads(mixed))
 
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:

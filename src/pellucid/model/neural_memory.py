@@ -125,9 +125,8 @@ class NeuralMemory(nn.Module):
             split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value)
         )
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        seen = view.within(self.window, q.shape[2], q.device)
         scoring = Scoring(1 / math.sqrt(self.d_head))
-        return gather(q, cache.extend(k, v), scoring, positions, seen)
+        return gather(q, cache.extend(k, v), scoring, positions, view, self.window)
 
     def _far(self, x: Tensor, view: View, cache: NoCache) -> Tensor:
         """What each token reads in the memory, its own step included."""

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.positions import Positions
+from pellucid.model.precision import wide
 from pellucid.model.views import View, distances
+from pellucid.model.windows import in_blocks, joined, latest
 
 
 class Scoring(NamedTuple):
@@ -33,10 +35,12 @@ def gather(
     scoring: Scoring,
     positions: Positions,
     view: View,
+    window: int | None = None,
 ) -> Float[Tensor, "batch heads queries d_value"]:
     """softmax(cap(scale q k^T) + bias + mask) v; keys and values may have fewer heads.
 
-    A query that may look at nothing gathers zero.
+    With a `window`, each query sees keys less than so many tokens away. A query that may look at
+    nothing gathers zero.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
@@ -45,6 +49,15 @@ def gather(
     """
     bias = positions.bias(q, view, scoring.scale)
     plain = scoring.soft_cap is None and scoring.sinks is None and not positions.adds_values
+    time, n_keys = q.shape[2], read.keys.shape[2]
+    if plain and bias is None and view.mask is None and window is not None and n_keys > window:
+        if time == 1:
+            return _fused(q, latest(read, window), scoring, None, view)
+        if view.causal:
+            blocks = in_blocks(q, read, window)
+            near = View(start=0, causal=False, mask=blocks.mask)
+            return joined(_fused(blocks.q, blocks.read, scoring, None, near), q.shape[0], time)
+    view = view.within(window, time, q.device)
     if plain:
         return _fused(q, read, scoring, bias, view)
     return _explicit(q, read, scoring, bias, positions, view)
@@ -83,9 +96,7 @@ def _explicit(
     """Step by step, for what no fused kernel does: caps, sinks, vectors added to the values."""
     groups = q.shape[1] // read.keys.shape[1]
     keys, values = (part.repeat_interleave(groups, dim=1) for part in read)
-    scores = (q @ keys.transpose(-1, -2)).float() * scoring.scale
-    if q.dtype == torch.float64:
-        scores = q @ keys.transpose(-1, -2) * scoring.scale
+    scores = wide(q @ keys.transpose(-1, -2)) * scoring.scale
     if scoring.soft_cap is not None:
         scores = scoring.soft_cap * torch.tanh(scores / scoring.soft_cap)
     if bias is not None:

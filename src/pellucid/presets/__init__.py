@@ -3,6 +3,14 @@
 Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and nothing here is built.
 """
 
+from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
 from pellucid.presets.table import FAMILIES, PRESETS, diff, find
 
-__all__ = ["FAMILIES", "PRESETS", "diff", "find"]
+__all__ = [
+    "FAMILIES",
+    "LARGE_MODEL_OPTIMISER",
+    "LARGE_MODEL_SCHEDULE",
+    "PRESETS",
+    "diff",
+    "find",
+]

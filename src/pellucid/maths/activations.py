@@ -1,0 +1,267 @@
+"""Activations: the bends between two matrices, without which they would be one.
+
+Comes in: features, each by itself; for gated ones a gate and what it lets through. Goes out: the
+same shape. It does not know which matrices stand before and after.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.error_function import erf
+from pellucid.maths.logistic import sigmoid
+
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+#: The numbers of GELU's approximation by tanh.
+_INNER, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+
+
+def relu(x: Array) -> Array:
+    """What is negative becomes 0; the rest passes.
+
+    y = max(x, 0)
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `relu_grad`.
+    Fails:
+        A unit that is negative for every input has no gradient, and stays dead.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Nair and Hinton 2010, "Rectified Linear Units Improve Restricted Boltzmann Machines",
+        section 2.
+    Example:
+        relu(array([-2.0, 0.0, 3.0]))
+    """
+    checks.floats(x=x)
+    xp = namespace(x)
+    return xp.where(x > 0, x, xp.zeros_like(x))
+
+
+def relu_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its ReLU; at 0 the subgradient 0.
+
+    dy/dx = 1 where x > 0, else 0
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    xp = namespace(x, grad)
+    return xp.where(x > 0, grad, xp.zeros_like(grad))
+
+
+def relu_squared(x: Array) -> Array:
+    """What is negative becomes 0; the rest is squared.
+
+    y = max(x, 0)^2
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `relu_squared_grad`.
+    Fails:
+        It grows with the square: in float16 it overflows at x = 256.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        So et al. 2021, "Primer: Searching for Efficient Transformers for Language Modeling",
+        section 3.2.
+    Example:
+        relu_squared(array([-2.0, 0.5, 3.0]))
+    """
+    return relu(x) ** 2
+
+
+def relu_squared_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its squared ReLU.
+
+    dy/dx = 2 max(x, 0)
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    return 2 * relu(x) * grad
+
+
+def gelu(x: Array) -> Array:
+    """x times the probability that a standard Gaussian is below x.
+
+    y = x Phi(x) = x (1 + erf(x / sqrt 2)) / 2
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `gelu_grad`.
+    Fails:
+        It is not monotonic: least, -0.17, at x = -0.75.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Hendrycks and Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
+    See also:
+        `gelu_tanh`, what GPT-2 has.
+    Example:
+        gelu(array([-2.0, -0.75, 0.0, 1.0]))
+    """
+    checks.floats(x=x)
+    return x * _below(x)
+
+
+def gelu_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its GELU.
+
+    dy/dx = Phi(x) + x phi(x),  phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    density = namespace(x).exp(-(x**2) / 2) / _ROOT_TWO_PI
+    return grad * (_below(x) + x * density)
+
+
+def _below(x: Array) -> Array:
+    return (1 + erf(x / math.sqrt(2))) / 2
+
+
+def gelu_tanh(x: Array) -> Array:
+    """GELU by a tanh that is close to it: within 5e-4 everywhere, and cheaper once.
+
+    y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `gelu_tanh_grad`.
+    Fails:
+        Taken for `gelu` in a model trained with the other, it shifts every layer a little.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Hendrycks and Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
+    Example:
+        gelu_tanh(array([-2.0, -0.75, 0.0, 1.0])) - gelu(array([-2.0, -0.75, 0.0, 1.0]))
+    """
+    checks.floats(x=x)
+    return x * (1 + namespace(x).tanh(_INNER * (x + _CUBIC * x**3))) / 2
+
+
+def gelu_tanh_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches `gelu_tanh`.
+
+    dy/dx = (1 + t) / 2 + x (1 - t^2) sqrt(2 / pi) (1 + 0.134145 x^2) / 2,  t the tanh
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    t = namespace(x).tanh(_INNER * (x + _CUBIC * x**3))
+    bend = x * (1 - t**2) * _INNER * (1 + 3 * _CUBIC * x**2)
+    return grad * (1 + t + bend) / 2
+
+
+def silu(x: Array) -> Array:
+    """x times its sigmoid: a ramp that dips below 0 first. Also called swish.
+
+    y = x s(x)
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `silu_grad`.
+    Fails:
+        It is not monotonic: least, -0.28, at x = -1.28.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Elfwing, Uchibe and Doya 2018, "Sigmoid-Weighted Linear Units for Neural Network Function
+        Approximation in Reinforcement Learning", eq. 1.
+    Example:
+        silu(array([-2.0, -1.28, 0.0, 1.0]))
+    """
+    return x * sigmoid(x)
+
+
+def silu_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its SiLU.
+
+    dy/dx = s (1 + x (1 - s))
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    s = sigmoid(x)
+    return grad * s * (1 + x * (1 - s))
+
+
+def swiglu(gate: Array, up: Array) -> Array:
+    """What goes up passes as far as its gate is open, on a ramp of SiLU.
+
+    y = silu(gate) * up
+
+    Args:
+        gate, up: (..., d_ff), two linear functions of the same token. Returns (..., d_ff).
+    Gradient:
+        `swiglu_grad`.
+    Fails:
+        It grows with the square of its input, and so may outgrow 16 bits where SiLU would not.
+    Raises:
+        MathsError: the shapes differ.
+    Source:
+        Shazeer 2020, "GLU Variants Improve Transformer", eq. 5 (x W -> gate, x V -> up).
+    Example:
+        swiglu(array([-2.0, 0.0, 3.0]), array([1.0, 1.0, 2.0]))
+    """
+    checks.same_shape(gate=gate, up=up)
+    return silu(gate) * up
+
+
+def swiglu_grad(gate: Array, up: Array, grad: Array) -> tuple[Array, Array]:
+    """The gradients that reach gate and up when `grad` reaches `swiglu`.
+
+    dgate = g up silu'(gate),  dup = g silu(gate)
+
+    Args:
+        gate, up, grad: (..., d_ff). Returns dgate, dup.
+    """
+    checks.same_shape(gate=gate, up=up, grad=grad)
+    return silu_grad(gate, grad * up), grad * silu(gate)
+
+
+def geglu(gate: Array, up: Array) -> Array:
+    """What goes up passes as far as its gate is open, on a ramp of GELU.
+
+    y = gelu(gate) * up
+
+    Args:
+        gate, up: (..., d_ff), two linear functions of the same token. Returns (..., d_ff).
+    Gradient:
+        `geglu_grad`.
+    Raises:
+        MathsError: the shapes differ.
+    Source:
+        Shazeer 2020, "GLU Variants Improve Transformer", eq. 5 (x W -> gate, x V -> up).
+    Example:
+        geglu(array([-2.0, 0.0, 3.0]), array([1.0, 1.0, 2.0]))
+    """
+    checks.same_shape(gate=gate, up=up)
+    return gelu(gate) * up
+
+
+def geglu_grad(gate: Array, up: Array, grad: Array) -> tuple[Array, Array]:
+    """The gradients that reach gate and up when `grad` reaches `geglu`.
+
+    dgate = g up gelu'(gate),  dup = g gelu(gate)
+
+    Args:
+        gate, up, grad: (..., d_ff). Returns dgate, dup.
+    """
+    checks.same_shape(gate=gate, up=up, grad=grad)
+    return gelu_grad(gate, grad * up), grad * gelu(gate)

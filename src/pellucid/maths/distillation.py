@@ -1,0 +1,212 @@
+"""KL as a loss on logits, in both directions, and what it is estimated by from draws.
+
+Comes in: logits of a model q and of a target p; or the logarithm of their ratio at what was drawn.
+Goes out: nats, and gradients. It does not know what the target is: a teacher, a reference, data.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.softmax import log_softmax, softmax
+from pellucid.maths.zeros import times
+
+
+def forward_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
+    """KL(p || q) from a target p to a model q: q must cover whatever p does.
+
+    sum_i p_i (log p_i - log q_i),  p = softmax(target / T),  q = softmax(logits / T)
+
+    Args:
+        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
+        temperature: T, above 0, of both.
+    Units:
+        Nats.
+    Gradient:
+        `forward_kl_grad`.
+    Fails:
+        A model that cannot have two modes spreads over both and the valley between them.
+    Raises:
+        MathsError: the shapes differ, or the temperature is not above 0.
+    Source:
+        Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2.1.
+    See also:
+        `reverse_kl`, `kl_divergence`.
+    Example:
+        forward_kl(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
+    """
+    checks.same_shape(logits=logits, target_logits=target_logits)
+    return _kl(target_logits, logits, temperature)
+
+
+def forward_kl_grad(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
+    """The gradient of `forward_kl` by the model's logits: what it says minus what it should say.
+
+    dL/dlogits = (q - p) / T
+
+    Args:
+        As `forward_kl`. Returns like logits.
+    """
+    checks.same_shape(logits=logits, target_logits=target_logits)
+    q = softmax(logits, temperature=temperature)
+    return (q - softmax(target_logits, temperature=temperature)) / temperature
+
+
+def reverse_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
+    """KL(q || p) from a model q to a target p: q may only be where p is.
+
+    sum_i q_i (log q_i - log p_i),  p = softmax(target / T),  q = softmax(logits / T)
+
+    Args:
+        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
+        temperature: T, above 0, of both.
+    Units:
+        Nats.
+    Gradient:
+        `reverse_kl_grad`.
+    Fails:
+        A model that cannot have two modes takes one and never hears of the other. Infinite, without
+        a gradient, where the target gives 0 to what the model does not.
+    Raises:
+        MathsError: the shapes differ, or the temperature is not above 0.
+    Source:
+        Minka 2005, "Divergence measures and message passing", section 2.
+    See also:
+        `forward_kl`, `kl_divergence`.
+    Example:
+        reverse_kl(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
+    """
+    checks.same_shape(logits=logits, target_logits=target_logits)
+    return _kl(logits, target_logits, temperature)
+
+
+def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
+    """The gradient of `reverse_kl` by the model's logits.
+
+    dL/dlogits_i = q_i (log q_i - log p_i - L) / T
+
+    Classes that cost more than the mean L lose.
+
+    Args:
+        As `reverse_kl`. Returns like logits.
+    """
+    loss = reverse_kl(logits, target_logits, temperature=temperature)[..., None]
+    q, difference = _compared(logits, target_logits, temperature)
+    return times(q, difference - loss) / temperature
+
+
+def _compared(x: Array, y: Array, temperature: float) -> tuple[Array, Array]:
+    """softmax(x), and its logarithm minus that of softmax(y) where it is not 0."""
+    xp = namespace(x, y)
+    p = softmax(x, temperature=temperature)
+    zero = xp.zeros_like(p)
+    log_p = xp.where(p > 0, log_softmax(x, temperature=temperature), zero)
+    return p, log_p - xp.where(p > 0, log_softmax(y, temperature=temperature), zero)
+
+
+def _kl(x: Array, y: Array, temperature: float) -> Array:
+    p, difference = _compared(x, y, temperature)
+    return namespace(p).sum(p * difference, axis=-1)
+
+
+def kl_k1(log_ratio: Array) -> Array:
+    """KL(q || p) from a draw, the plain way: unbiased, noisy, and often negative.
+
+    k1 = -log r,  r = p(x) / q(x),  x drawn from q
+
+    Args:
+        log_ratio: log r, (...). Returns (...).
+    Units:
+        Nats.
+    Fails:
+        As a loss its gradient by q is 0 on average: it must be a reward, or be differentiated
+        through the draw.
+    Source:
+        Schulman 2020, "Approximating KL Divergence".
+    See also:
+        `kl_k3`, unbiased too and never negative; `kl_k2`.
+    Example:
+        kl_k1(array([-0.5, 0.0, 0.5]))
+    """
+    checks.floats(log_ratio=log_ratio)
+    return -log_ratio
+
+
+def kl_k2(log_ratio: Array) -> Array:
+    """KL(q || p) from a draw, as half a square: biased, never negative, good where p is near q.
+
+    k2 = (log r)^2 / 2,  r = p(x) / q(x),  x drawn from q
+
+    Args:
+        log_ratio: log r, (...). Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `kl_k2_grad`.
+    Fails:
+        Biased where p and q are far apart.
+    Source:
+        Schulman 2020, "Approximating KL Divergence".
+    Example:
+        kl_k2(array([-0.5, 0.0, 0.5]))
+    """
+    checks.floats(log_ratio=log_ratio)
+    return log_ratio**2 / 2
+
+
+def kl_k2_grad(log_ratio: Array, grad: Array) -> Array:
+    """The gradient that reaches log r when `grad` reaches `kl_k2`.
+
+    dk2 / dlog r = log r
+
+    Args:
+        log_ratio, grad: (...). Returns (...).
+    """
+    checks.same_shape(log_ratio=log_ratio, grad=grad)
+    return grad * log_ratio
+
+
+def kl_k3(log_ratio: Array) -> Array:
+    """KL(q || p) from a draw, with a control variate: unbiased, and never negative.
+
+    k3 = (r - 1) - log r,  r = p(x) / q(x),  x drawn from q
+
+    r - 1 is 0 on average, and cancels most of the noise of -log r.
+
+    Args:
+        log_ratio: log r, (...). Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `kl_k3_grad`.
+    Fails:
+        r itself overflows where p is much larger than q: one draw can outweigh all others.
+    Source:
+        Schulman 2020, "Approximating KL Divergence".
+    Example:
+        kl_k3(array([-0.5, 0.0, 0.5]))
+    """
+    checks.floats(log_ratio=log_ratio)
+    return _ratio_minus_one(log_ratio) - log_ratio
+
+
+def kl_k3_grad(log_ratio: Array, grad: Array) -> Array:
+    """The gradient that reaches log r when `grad` reaches `kl_k3`.
+
+    dk3 / dlog r = r - 1
+
+    Args:
+        log_ratio, grad: (...). Returns (...).
+    """
+    checks.same_shape(log_ratio=log_ratio, grad=grad)
+    return times(grad, _ratio_minus_one(log_ratio))
+
+
+def _ratio_minus_one(log_ratio: Array) -> Array:
+    """exp(x) - 1, exact for small x, and inf without a warning where it overflows."""
+    xp = namespace(log_ratio)
+    fits = log_ratio < math.log(float(xp.finfo(log_ratio.dtype).max))
+    grown = xp.expm1(xp.where(fits, log_ratio, xp.zeros_like(log_ratio)))
+    return xp.where(fits, grown, xp.full_like(grown, xp.inf))

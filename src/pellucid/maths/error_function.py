@@ -1,0 +1,78 @@
+"""The error function: how much of a Gaussian lies within x, for libraries that have none.
+
+Comes in: numbers. Goes out: numbers. It does not know GELU.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+
+#: Where the fraction takes over from the series, and how many terms each needs for 1e-16 there.
+_MEETING, _SERIES_TERMS, _FRACTION_TERMS = 2.0, 40, 60
+#: 1 - erf(6) is 2e-17: no number of 64 bits lies between.
+_END = 6.0
+
+
+def erf(x: Array) -> Array:
+    """The share of a Gaussian with variance 1/2 that lies within x of its middle, signed.
+
+    erf(x) = 2 / sqrt(pi) integral_0^x exp(-t^2) dt
+
+    Up to |x| = 2 by a series whose terms are all positive,
+    exp(-x^2) 2 / sqrt(pi) sum_n 2^n x^(2n + 1) / (1 3 5 ... (2n + 1)), beyond it by the continued
+    fraction of 1 - erf. Within 1e-15 of the truth in float64. Torch's own is taken in torch.
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `erf_grad`.
+    Fails:
+        1 - erf(x) has lost all its digits beyond x = 6.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Abramowitz and Stegun 1964, "Handbook of Mathematical Functions", eq. 7.1.6 and 7.1.14.
+    Example:
+        erf(array([-1.0, 0.0, 0.5, 3.0]))
+    """
+    checks.floats(x=x)
+    xp = namespace(x)
+    if hasattr(xp, "erf"):
+        return xp.erf(x)
+    zero, one = xp.zeros_like(x), xp.ones_like(x)
+    size = xp.where(x < 0, -x, x)
+    near = size < _MEETING
+    far = 1 - _beyond(xp.where(near, one * _MEETING, xp.where(size < _END, size, one * _END)))
+    sign = xp.where(x < 0, -one, one)
+    return xp.where(near, _within(xp.where(near, x, zero)), sign * far)
+
+
+def _within(x: Array) -> Array:
+    """The series, from its last term to its first."""
+    total = namespace(x).ones_like(x)
+    for n in range(_SERIES_TERMS, 0, -1):
+        total = 1 + total * (2 * x**2 / (2 * n + 1))
+    return 2 / math.sqrt(math.pi) * namespace(x).exp(-(x**2)) * x * total
+
+
+def _beyond(x: Array) -> Array:
+    """1 - erf by exp(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / ...)))."""
+    below = x
+    for n in range(_FRACTION_TERMS, 0, -1):
+        below = x + (n / 2) / below
+    return namespace(x).exp(-(x**2)) / (math.sqrt(math.pi) * below)
+
+
+def erf_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its error function.
+
+    d erf / dx = 2 / sqrt(pi) exp(-x^2)
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    checks.same_shape(x=x, grad=grad)
+    return grad * 2 / math.sqrt(math.pi) * namespace(x).exp(-(x**2))

@@ -1,0 +1,139 @@
+"""What a language model is trained for: the probability of a whole text, and what it is told as.
+
+Comes in: logits at each place and the tokens that came, or nats. Goes out: nats, perplexity, bits
+per byte. It does not know models or tokenizers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
+
+
+def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
+    """log P of a text: the sum over its places of log P of the token that came there.
+
+    log P(x_1 ... x_T) = sum_t log p_t(x_t)
+
+    Args:
+        logits: (..., time, classes). targets: (..., time), whole numbers. Returns (...).
+    Units:
+        Nats; negative.
+    Gradient:
+        `sequence_log_likelihood_grad`.
+    Fails:
+        The product of the probabilities underflows: 0.1^400 is 0 in float64. The sum does not.
+    Raises:
+        MathsError: the targets are not one class for each place.
+    Source:
+        Bengio et al. 2003, "A Neural Probabilistic Language Model", section 2.
+    Example:
+        sequence_log_likelihood(array([[1.0, 2.0], [3.0, 0.0]]), array([1, 0]))
+    """
+    checks.axes(2, logits=logits)
+    return -namespace(logits).sum(cross_entropy(logits, targets), axis=-1)
+
+
+def sequence_log_likelihood_grad(logits: Array, targets: Array) -> Array:
+    """The gradient of `sequence_log_likelihood` by the logits.
+
+    d log P / dlogits_t = y_t - p_t
+
+    Args:
+        As `sequence_log_likelihood`. Returns like logits.
+    """
+    checks.axes(2, logits=logits)
+    return -cross_entropy_grad(logits, targets)
+
+
+def language_model_loss(logits: Array, targets: Array) -> Array:
+    """The mean cost of a token: what is minimised, and what perplexity is the exponential of.
+
+    L = -1/T sum_t log p_t(x_t)
+
+    Args:
+        logits: (..., time, classes). targets: (..., time), whole numbers. Returns one number: the
+            mean over every place of every row.
+    Units:
+        Nats per token.
+    Gradient:
+        `language_model_loss_grad`.
+    Fails:
+        Not comparable between tokenizers: longer tokens cost more each. Compare `bits_per_byte`.
+    Raises:
+        MathsError: the targets are not one class for each place, or there are none.
+    Source:
+        Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", eq. 1
+        (a mean instead of the sum).
+    Example:
+        language_model_loss(array([[1.0, 2.0], [3.0, 0.0]]), array([1, 0]))
+    """
+    _some(targets)
+    return namespace(logits).mean(cross_entropy(logits, targets))
+
+
+def language_model_loss_grad(logits: Array, targets: Array) -> Array:
+    """The gradient of `language_model_loss` by the logits.
+
+    dL/dlogits_t = (p_t - y_t) / T,  T the number of places
+
+    Args:
+        As `language_model_loss`. Returns like logits.
+    """
+    return cross_entropy_grad(logits, targets) / _some(targets)
+
+
+def _some(targets: Array) -> int:
+    n = math.prod(targets.shape)
+    checks.at_least(1, **{"the number of targets": n})
+    return n
+
+
+def perplexity(loss_nats: float) -> float:
+    """Among how many tokens, all alike, one would guess as badly.
+
+    PPL = exp(nats) = 2^bits
+
+    A uniform guess over K tokens has exactly K.
+
+    Args:
+        loss_nats: nats per token. Returns tokens; inf where it overflows.
+    Units:
+        Tokens.
+    Fails:
+        The mean of perplexities is not the perplexity of the mean: average nats first.
+    Source:
+        Jelinek et al. 1977, "Perplexity: a measure of the difficulty of speech recognition tasks".
+    Example:
+        perplexity(1.0986122886681098)
+    """
+    try:
+        return math.exp(loss_nats)
+    except OverflowError:
+        return math.inf
+
+
+def bits_per_byte(loss_nats: float, *, tokens: int, n_bytes: int) -> float:
+    """What a byte of text costs: the measure that does not depend on how text is cut into tokens.
+
+    bits per byte = nats per token x tokens / (ln 2 x bytes)
+
+    Args:
+        loss_nats: nats per token. tokens, n_bytes: of the same text.
+    Units:
+        Bits per byte.
+    Fails:
+        Not comparable where a tokenizer has unknown tokens, or changes the text.
+    Raises:
+        MathsError: there is no byte.
+    Source:
+        Gao et al. 2020, "The Pile: An 800GB Dataset of Diverse Text for Language Modeling",
+        section 3.1.
+    Example:
+        bits_per_byte(2.0, tokens=250, n_bytes=1000)
+    """
+    checks.at_least(1, n_bytes=n_bytes)
+    return loss_nats * tokens / (math.log(2) * n_bytes)

@@ -1,0 +1,186 @@
+"""Penalties on weights: what large weights cost, how that pulls, and the step that takes it.
+
+Comes in: weights. Goes out: a cost, a (sub)gradient, or weights after a proximal step. It does not
+know which loss they are added to. Proximal steps give exact zeros where a gradient never does:
+prox(w) is the u that minimises |u - w|^2 / 2 + step penalty(u).
+"""
+
+from __future__ import annotations
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+
+
+def l1_penalty(w: Array, *, strength: float) -> Array:
+    """The sum of the sizes of the weights.
+
+    strength sum_i |w_i|
+
+    Args:
+        w: (...). Returns one number.
+        strength: lambda, at least 0.
+    Gradient:
+        `l1_penalty_grad`, a subgradient at 0; in steps `l1_prox`.
+    Fails:
+        By gradient descent weights jump to and fro over 0 and never stay there.
+    Raises:
+        MathsError: w is not floating, or the strength is negative.
+    Source:
+        Tibshirani 1996, "Regression Shrinkage and Selection via the Lasso", eq. 1 (as a price).
+    Example:
+        l1_penalty(array([3.0, -0.5, 0.0]), strength=0.1)
+    """
+    _weights(w, strength)
+    return strength * namespace(w).sum(_size(w))
+
+
+def l1_penalty_grad(w: Array, *, strength: float) -> Array:
+    """A subgradient of `l1_penalty`: the same pull on large and small weights, none at 0.
+
+    lambda sign(w)
+
+    Args:
+        As `l1_penalty`. Returns like w.
+    """
+    _weights(w, strength)
+    return strength * namespace(w).sign(w)
+
+
+def l1_prox(w: Array, *, strength: float, step: float) -> Array:
+    """Every weight moves towards 0 by the same amount, and stays there if it gets there.
+
+    sign(w) max(|w| - step strength, 0)
+
+    Args:
+        w: (...). Returns (...).
+        step: the learning rate, at least 0.
+    Gradient:
+        1 where a weight is left, 0 where it is not.
+    Raises:
+        MathsError: w is not floating, or the strength or the step is negative.
+    Source:
+        Daubechies, Defrise and De Mol 2004, "An iterative thresholding algorithm for linear inverse
+        problems with a sparsity constraint", eq. 1.5 (soft threshold).
+    Example:
+        l1_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
+    """
+    _weights(w, strength, step)
+    xp = namespace(w)
+    left = _size(w) - step * strength
+    return xp.sign(w) * xp.where(left > 0, left, xp.zeros_like(left))
+
+
+def l2_penalty(w: Array, *, strength: float) -> Array:
+    """The sum of the squares of the weights.
+
+    strength sum_i w_i^2
+
+    Args:
+        w: (...). Returns one number.
+        strength: lambda, at least 0. Without a factor 1/2.
+    Gradient:
+        `l2_penalty_grad`; in steps `l2_prox`.
+    Fails:
+        In Adam its gradient is divided by the root of the average square, and is weight decay no
+        more.
+    Raises:
+        MathsError: w is not floating, or the strength is negative.
+    Source:
+        Hoerl and Kennard 1970, "Ridge Regression: Biased Estimation for Nonorthogonal Problems",
+        section 2.
+    See also:
+        `adamw_step`, `adam_step`.
+    Example:
+        l2_penalty(array([3.0, -0.5, 0.0]), strength=0.1)
+    """
+    _weights(w, strength)
+    return strength * namespace(w).sum(w**2)
+
+
+def l2_penalty_grad(w: Array, *, strength: float) -> Array:
+    """The gradient of `l2_penalty`: a pull in proportion to the weight.
+
+    2 lambda w
+
+    Args:
+        As `l2_penalty`. Returns like w.
+    """
+    _weights(w, strength)
+    return 2 * strength * w
+
+
+def l2_prox(w: Array, *, strength: float, step: float) -> Array:
+    """Every weight shrinks by the same share, and none becomes 0.
+
+    w / (1 + 2 step strength)
+
+    Args:
+        w: (...). Returns (...).
+        step: the learning rate, at least 0.
+    Raises:
+        MathsError: w is not floating, or the strength or the step is negative.
+    Source:
+        Parikh and Boyd 2014, "Proximal Algorithms", section 6.1.1.
+    Example:
+        l2_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
+    """
+    _weights(w, strength, step)
+    return w / (1 + 2 * step * strength)
+
+
+def elastic_net_penalty(w: Array, *, l1: float, l2: float) -> Array:
+    """Both: sizes, to select, and squares, to share among weights that do the same.
+
+    l1 sum_i |w_i| + l2 sum_i w_i^2
+
+    Args:
+        w: (...). Returns one number.
+        l1, l2: the strengths, at least 0.
+    Gradient:
+        `elastic_net_penalty_grad`, a subgradient at 0; in steps `elastic_net_prox`.
+    Raises:
+        MathsError: w is not floating, or a strength is negative.
+    Source:
+        Zou and Hastie 2005, "Regularization and variable selection via the elastic net", eq. 3.
+    Example:
+        elastic_net_penalty(array([3.0, -0.5, 0.0]), l1=0.1, l2=0.01)
+    """
+    return l1_penalty(w, strength=l1) + l2_penalty(w, strength=l2)
+
+
+def elastic_net_penalty_grad(w: Array, *, l1: float, l2: float) -> Array:
+    """A subgradient of `elastic_net_penalty`.
+
+    l1 sign(w) + 2 l2 w
+
+    Args:
+        As `elastic_net_penalty`. Returns like w.
+    """
+    return l1_penalty_grad(w, strength=l1) + l2_penalty_grad(w, strength=l2)
+
+
+def elastic_net_prox(w: Array, *, l1: float, l2: float, step: float) -> Array:
+    """First the soft threshold, then the shrinking: weights become exactly 0, and smaller.
+
+    sign(w) max(|w| - step l1, 0) / (1 + 2 step l2)
+
+    Args:
+        w: (...). Returns (...).
+        step: the learning rate, at least 0.
+    Raises:
+        MathsError: w is not floating, or a strength or the step is negative.
+    Source:
+        Parikh and Boyd 2014, "Proximal Algorithms", section 6.5.3.
+    Example:
+        elastic_net_prox(array([3.0, -0.5, 0.04]), l1=0.1, l2=0.01, step=1.0)
+    """
+    return l2_prox(l1_prox(w, strength=l1, step=step), strength=l2, step=step)
+
+
+def _weights(w: Array, strength: float, step: float = 0.0) -> None:
+    checks.floats(w=w)
+    checks.not_negative(strength=strength, step=step)
+
+
+def _size(w: Array) -> Array:
+    return namespace(w).abs(w)

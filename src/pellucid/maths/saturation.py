@@ -1,0 +1,108 @@
+"""How far a softmax has gone: from even shares, which learn, to one share of 1, which does not.
+
+Comes in: shares. Goes out: one number per row. It does not know which scores made the shares.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.maths import checks
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.divergences import entropy, entropy_grad
+
+
+def normalised_entropy(p: Array) -> Array:
+    """Entropy as a share of the most there could be: 1 for even shares, 0 for a single one.
+
+    H(p) / log K,  H(p) = -sum_i p_i log p_i
+
+    Args:
+        p: (..., classes), at least two classes. Returns (...).
+    Gradient:
+        `normalised_entropy_grad`.
+    Raises:
+        MathsError: p does not sum to one, or has fewer than two classes.
+    Source:
+        Shannon 1948, "A Mathematical Theory of Communication", section 7 (relative entropy there).
+    Example:
+        normalised_entropy(array([0.25, 0.25, 0.25, 0.25]))
+        normalised_entropy(softmax(array([10.0, 5.0, 1.0])))
+    """
+    checks.at_least(2, **{"the number of classes of p": p.shape[-1] if p.ndim else 0})
+    return entropy(p) / math.log(p.shape[-1])
+
+
+def normalised_entropy_grad(p: Array) -> Array:
+    """The gradient of `normalised_entropy` by the shares.
+
+    dL/dp_i = -(log p_i + 1) / log K
+
+    Args:
+        As `normalised_entropy`. Returns like p.
+    """
+    checks.at_least(2, **{"the number of classes of p": p.shape[-1] if p.ndim else 0})
+    return entropy_grad(p) / math.log(p.shape[-1])
+
+
+def renyi2_entropy(p: Array) -> Array:
+    """Renyi's entropy of order 2: the logarithm of how many shares count.
+
+    H_2(p) = -log sum_i p_i^2
+
+    It lies between 0 and log K, and never above Shannon's entropy.
+
+    Args:
+        p: (..., classes). Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `renyi2_entropy_grad`.
+    Raises:
+        MathsError: p does not sum to one.
+    Source:
+        Renyi 1961, "On Measures of Entropy and Information", eq. 1.21 (alpha = 2).
+    Example:
+        renyi2_entropy(array([0.5, 0.5, 0.0]))
+    """
+    checks.distribution(p=p)
+    xp = namespace(p)
+    return -xp.log(xp.sum(p**2, axis=-1))
+
+
+def renyi2_entropy_grad(p: Array) -> Array:
+    """The gradient of `renyi2_entropy` by the shares.
+
+    dL/dp_i = -2 p_i / sum_j p_j^2
+
+    Args:
+        As `renyi2_entropy`. Returns like p.
+    """
+    checks.distribution(p=p)
+    return -2 * p / namespace(p).sum(p**2, axis=-1, keepdims=True)
+
+
+def softmax_slope(p: Array) -> Array:
+    """The steepest entry on the diagonal of softmax's Jacobian: how much gradient can still pass.
+
+    max_i p_i (1 - p_i)
+
+    At most 1/4, where a share is 1/2; 0 where one share is 1, whatever the loss says.
+
+    Args:
+        p: (..., classes), the shares. Returns (...).
+    Fails:
+        It is 0 in float32 where a share is within 6e-8 of 1, though the true one is not.
+    Raises:
+        MathsError: p does not sum to one.
+    Source:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4, which says why
+        scores are divided by sqrt(d_k).
+    See also:
+        `softmax_jacobian`.
+    Example:
+        softmax_slope(softmax(array([1.0, 2.0, 3.0])))
+        softmax_slope(softmax(array([10.0, 20.0, 30.0])))
+    """
+    checks.distribution(p=p)
+    return namespace(p).max(p * (1 - p), axis=-1)

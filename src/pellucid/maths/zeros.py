@@ -1,0 +1,32 @@
+"""What zero means where probabilities are multiplied, divided and logged.
+
+Comes in: arrays. Goes out: arrays in which 0 log 0 is 0 and log 0 is -inf, without a warning, and
+without nan in a gradient that flows through them. It does not know what the arrays are of.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+
+
+def log_of(p: Array) -> Array:
+    """log p, and -inf where p is 0."""
+    xp = namespace(p)
+    there = p != 0
+    logarithm = xp.log(xp.where(there, p, xp.ones_like(p)))
+    return xp.where(there, logarithm, xp.full_like(p, -xp.inf))
+
+
+def times(weight: Array, x: Array) -> Array:
+    """weight x, and 0 where the weight is 0, though x be infinite there."""
+    xp = namespace(weight, x)
+    return weight * xp.where(weight != 0, x, xp.zeros_like(x))
+
+
+def ratio(above: Array, below: Array) -> Array:
+    """above / below, 0 where above is 0, and an infinity where only below is."""
+    xp = namespace(above, below)
+    there = below != 0
+    divided = above / xp.where(there, below, xp.ones_like(below))
+    infinite = times(above, xp.full_like(below, xp.inf))
+    return xp.where(there, divided, infinite)

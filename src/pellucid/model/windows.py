@@ -1,0 +1,72 @@
+"""Attention over a window, at a cost that grows with time x window and not with time squared.
+
+Comes in: queries, keys and values by head. Goes out: the keys a window leaves, or blocks of queries
+beside the two blocks of keys they can reach. It does not know how scores are taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.model.cache import KeysAndValues
+
+
+class Blocks(NamedTuple):
+    """Queries in blocks as long as the window, each with the keys of its own and the last block."""
+
+    q: Float[Tensor, "blocks heads window d_head"]
+    read: KeysAndValues
+    mask: Bool[Tensor, "blocks 1 window two_windows"]
+
+
+def latest(read: KeysAndValues, window: int) -> KeysAndValues:
+    """The keys and values that one query at the end sees."""
+    return KeysAndValues(*(part[:, :, -window:] for part in read))
+
+
+def in_blocks(
+    q: Float[Tensor, "batch heads time d_head"], read: KeysAndValues, window: int
+) -> Blocks:
+    """A causal window as attention within blocks.
+
+    Block b holds the queries b w ... b w + w - 1. Each of them sees less than w tokens back, so
+    all of its keys lie in blocks b - 1 and b.
+
+    Source:
+        Beltagy et al. 2020, "Longformer", section 3.1 (sliding chunks).
+    """
+    batch, _, time, _ = q.shape
+    n_blocks = -(-time // window)
+
+    def cut(x: Tensor) -> Tensor:
+        filled = F.pad(x, (0, 0, 0, n_blocks * window - time))
+        return filled.reshape(batch, x.shape[1], n_blocks, window, x.shape[3])
+
+    def with_the_last(x: Tensor) -> Tensor:
+        own = cut(x)
+        return torch.cat((F.pad(own, (0, 0, 0, 0, 1, 0))[:, :, :-1], own), dim=3)
+
+    def side_by_side(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(0, 1)
+
+    query = torch.arange(window, device=q.device)[:, None]
+    key = torch.arange(2 * window, device=q.device)
+    near = (key > query) & (key <= query + window)
+    mask = near.repeat(n_blocks, 1, 1, 1)
+    mask[0] &= key >= window  # before the first block there is nothing
+    return Blocks(
+        side_by_side(cut(q)),
+        KeysAndValues(*(side_by_side(with_the_last(part)) for part in read)),
+        mask.expand(batch, -1, -1, -1, -1).flatten(0, 1).view(-1, 1, window, 2 * window),
+    )
+
+
+def joined(mixed: Tensor, batch: int, time: int) -> Float[Tensor, "batch heads time d_value"]:
+    """What the queries of all blocks gathered, in the order of the text."""
+    blocks = mixed.view(batch, -1, *mixed.shape[1:])
+    return blocks.transpose(1, 2).flatten(2, 3)[:, :, :time]

@@ -1,0 +1,149 @@
+"""Entries: what the docstring of an equation says, taken apart.
+
+Comes in: the docstrings of `pellucid.maths`. Goes out: entries, by name and by topic. It does not
+know how they are printed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pellucid import maths
+from pellucid.textbook.examples import Computed, compute
+
+#: Topics in reading order: what a chapter is called, and the modules that are in it.
+_CHAPTERS: dict[str, tuple[str, ...]] = {
+    "softmax": ("softmax", "logistic", "saturation"),
+    "cross-entropy": ("cross_entropy", "binary", "likelihood", "linear_head"),
+    "divergences": ("divergences", "distillation", "gaussian_kl"),
+    "norms": ("norms", "batch_norm", "weight_norms"),
+    "attention": ("attention", "self_attention", "attention_vitals", "linear_attention"),
+    "positions": ("positions", "rotary", "rotary_scaling", "relative"),
+    "activations": ("activations", "error_function", "residuals"),
+    "penalties": ("penalties",),
+    "initialisation": ("initialisation",),
+    "optimisers": ("optimisers", "schedules"),
+    "sampling": ("sampling",),
+    "preference and policy": ("preference", "policy"),
+    "memory": ("scans", "memory"),
+}
+_SECTION = re.compile(r"^(Args|Units|Gradient|Fails|Raises|Source|See also|Example):$", re.M)
+_FORMULA = re.compile(r"=|<-|->|softmax\(|sqrt|sum_|\^|p_i|sign\(|max_| / |w_i")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One equation, in the words of its docstring."""
+
+    name: str
+    topic: str
+    signature: str
+    says: str
+    formula: str
+    notes: str
+    shapes: str
+    units: str
+    gradient: str
+    fails: str
+    raises: str
+    source: str
+    see_also: str
+    expressions: tuple[str, ...]
+
+    def examples(self) -> tuple[Computed, ...]:
+        """Its examples, computed now."""
+        return tuple(map(compute, self.expressions))
+
+
+def topics() -> dict[str, tuple[str, ...]]:
+    """The names of all equations, by topic; gradients go with what they are of."""
+    return {
+        topic: tuple(
+            name
+            for module in modules
+            for name in _in_order(module)
+            if not name.endswith(("_grad", "_grads"))
+        )
+        for topic, modules in _CHAPTERS.items()
+    }
+
+
+def _in_order(module: str) -> list[str]:
+    """The public equations of a module, as they stand in its file."""
+    inside = vars(import_module(f"pellucid.maths.{module}"))
+    return [
+        name
+        for name, thing in inside.items()
+        if name in maths.__all__ and thing.__module__ == f"pellucid.maths.{module}"
+    ]
+
+
+def entry(name: str) -> Entry:
+    """The entry of the equation called `name`."""
+    function: Any = getattr(maths, name)
+    head, sections = _parts(inspect.getdoc(function) or "")
+    says, *body = head.split("\n\n")
+    # short entries have their formula in the first line, before a colon
+    own = body.pop(0) if body and _FORMULA.search(body[0]) else ""
+    formula = own or says.split(":")[0]
+    module = function.__module__.removeprefix("pellucid.maths.")
+    (topic,) = (topic for topic, modules in _CHAPTERS.items() if module in modules)
+    return Entry(
+        name=name,
+        topic=topic,
+        signature=f"{name}{_arguments(function)}",
+        says=" ".join(says.split()),
+        formula=formula,
+        notes="\n\n".join(body),
+        shapes=sections.get("Args", ""),
+        units=sections.get("Units", ""),
+        gradient=_gradient(name, sections.get("Gradient", "")),
+        fails=sections.get("Fails", ""),
+        raises=sections.get("Raises", ""),
+        source=sections.get("Source", ""),
+        see_also=sections.get("See also", ""),
+        expressions=_expressions(sections.get("Example", "")),
+    )
+
+
+def _parts(docstring: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first section, and the sections."""
+    head, *rest = _SECTION.split(docstring)
+    names, texts = rest[::2], rest[1::2]
+    return head.strip(), {
+        name: inspect.cleandoc("\n" + text).strip("\n")
+        for name, text in zip(names, texts, strict=True)
+    }
+
+
+def _arguments(function: Any) -> str:
+    names: list[str] = []
+    for each in inspect.signature(function).parameters.values():
+        if each.kind is each.KEYWORD_ONLY and "*" not in names:
+            names.append("*")
+        names.append(each.name if each.default is each.empty else f"{each.name}={each.default}")
+    return f"({', '.join(names)})"
+
+
+def _gradient(name: str, told: str) -> str:
+    """The section, below the formulas of the functions that it names."""
+    named = [
+        each
+        for each in re.findall(r"`(\w+_grads?)`", told) or [f"{name}_grad"]
+        if each in maths.__all__
+    ]
+    formulas = [
+        "\n".join(_parts(inspect.getdoc(getattr(maths, each)) or "")[0].split("\n\n")[1:2])
+        for each in named
+    ]
+    return "\n".join(text for text in (*formulas, told or ", ".join(named)) if text)
+
+
+def _expressions(text: str) -> tuple[str, ...]:
+    """One a line; what is indented goes on with the line before."""
+    joined = re.sub(r"\n +", " ", text)
+    return tuple(line for line in joined.splitlines() if line)

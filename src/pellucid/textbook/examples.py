@@ -1,0 +1,94 @@
+"""Expressions of the textbook, computed: what a docstring says under `Example`, or a quiz's proof.
+
+Comes in: an expression in the names of `pellucid.maths` and a few of NumPy. Goes out: its value. It
+does not know what the expression is to show; expressions come from our own files, never from users.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pellucid import maths
+
+
+def _normal(*shape: int) -> Any:
+    return np.random.default_rng(0).normal(size=shape)
+
+
+#: Besides the equations. `normal(...)` draws the same numbers every time.
+_WORDS: dict[str, Any] = {
+    "abs": abs,
+    "allclose": np.allclose,
+    "arange": np.arange,
+    "array": np.array,
+    "diff": np.diff,
+    "exp": np.exp,
+    "eye": np.eye,
+    "inf": math.inf,
+    "log": np.log,
+    "max": np.max,
+    "mean": np.mean,
+    "min": np.min,
+    "normal": _normal,
+    "ones": np.ones,
+    "prod": np.prod,
+    "sqrt": np.sqrt,
+    "std": np.std,
+    "sum": np.sum,
+    "tril": np.tril,
+    "zeros": np.zeros,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An expression and what it came to, just now."""
+
+    expression: str
+    value: Any
+
+    @property
+    def shown(self) -> str:
+        """The value in a few digits, an array's rows below each other."""
+        return _shown(self.value)
+
+    @property
+    def plain(self) -> Any:
+        """The value as JSON can hold it; what is not finite as a word."""
+        return _plain(self.value)
+
+
+def compute(expression: str) -> Computed:
+    """The value of an expression of the textbook."""
+    words = {name: getattr(maths, name) for name in maths.__all__}
+    value = eval(expression, {"__builtins__": {}, **_WORDS, **words})
+    return Computed(expression, value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "\n".join(_shown(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if np.ndim(value) == 0:
+        return f"{value:.6g}"
+    with np.printoptions(precision=4, suppress=_readable(value), linewidth=88):
+        return str(value)
+
+
+def _readable(value: Any) -> bool:
+    """Whether four decimals show every entry that is not 0."""
+    sizes = np.abs(value[np.isfinite(value) & (value != 0)])
+    return sizes.size == 0 or bool((sizes.min() >= 1e-4) & (sizes.max() < 1e5))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,89 @@
+"""The commands `equations` and `quiz`: what they print, what they refuse, when they wait."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.textbook import QUESTIONS
+
+
+def test_equations_lists_every_topic_and_shows_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["equations"]) == 0
+    listed = capsys.readouterr().out
+    assert "\ndivergences\n" in listed
+    assert "  kl_divergence " in listed
+    assert main(["equations", "softmax"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("formula   p_i = exp(x_i / T)", "gradient", "shapes", "fails", "source", "Bridle"):
+        assert word in shown
+    assert "[0.9932 0.0067 0.0001]" in shown
+
+
+def test_an_entry_as_json_has_its_parts_and_computed_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["equations", "perplexity", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["name"] == "perplexity"
+    assert said["formula"] == "PPL = exp(nats) = 2^bits"
+    assert said["examples"][0]["value"] == pytest.approx(3.0)
+
+
+def test_a_name_of_no_thing_is_answered_and_is_no_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["equations", "batch", "layer", "normalisation"]) == 0
+    assert "There is no such thing" in capsys.readouterr().out
+    assert main(["equations", "batch layer normalisation", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exists"] is False
+
+
+@pytest.mark.parametrize("words", [["equations", "sofmax"], ["quiz", "0"], ["quiz", "999"]])
+def test_what_there_is_not_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "there is no" in capsys.readouterr().err
+
+
+def test_quiz_on_a_pipe_prints_questions_answers_and_proofs_without_waiting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["quiz"]) == 0
+    said = capsys.readouterr().out
+    for number, question in enumerate(QUESTIONS, 1):
+        assert f"{number}. {question.asks}"[:60] in said
+    assert said.count("true\n") >= len(QUESTIONS)
+
+
+def test_quiz_on_a_terminal_hides_the_answer_until_a_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before: list[str] = []
+
+    def pressed(prompt: str) -> str:
+        before.append(capsys.readouterr().out)
+        return "q" if len(before) == 2 else ""
+
+    monkeypatch.setattr(builtins, "input", pressed)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["quiz"]) == 0
+    asked, answered = before
+    assert QUESTIONS[0].asks in asked
+    assert "true" not in asked
+    assert "true" in answered
+    assert QUESTIONS[1].asks not in answered
+
+
+def test_the_quiz_as_json_says_whether_each_statement_holds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["quiz", "4", "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert said["number"] == 4
+    assert said["holds"]["value"] is True
+    assert said["proof"][1]["value"] == "inf"

@@ -1,0 +1,70 @@
+"""The laws in JAX, where it is installed: the same numbers and gradients, compiled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pellucid import maths
+from support.equations import Arrays, Row
+from support.table import ROWS
+
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(autouse=True)
+def _in_float64() -> Generator[None]:
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def results(value: Any) -> list[np.ndarray]:
+    return [np.asarray(each) for each in (value if isinstance(value, tuple) else (value,))]
+
+
+def both(row: Row, name: str, arrays: Arrays, options: dict[str, Any]) -> Any:
+    function = row.call(getattr(maths, name), options)
+    return function, results(function(*arrays)), [jax.numpy.asarray(array) for array in arrays]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_jax_gives_the_same_as_numpy_compiled_too(name: str) -> None:
+    function, ours, inside = both(ROWS[name], name, ROWS[name].arrays, ROWS[name].options)
+    for theirs in (function(*inside), jax.jit(function)(*inside)):
+        for one, other in zip(ours, results(theirs), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays"), [(name, arrays) for name, row in ROWS.items() for arrays in row.extremes]
+)
+def test_extremes_give_the_same_in_jax(name: str, arrays: Arrays) -> None:
+    row = ROWS[name]
+    options = row.options if row.extreme_options is None else row.extreme_options
+    function, ours, inside = both(row, name, arrays, options)
+    for one, other in zip(ours, results(function(*inside)), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.hand])
+def test_hand_gradient_is_that_of_jax(name: str) -> None:
+    row = ROWS[name]
+    function, ours, inside = both(row, name, row.arrays, row.options)
+    weights = np.random.default_rng(1).normal(size=ours[0].shape)
+    hands = row.hand(*row.arrays, weights) if row.hand else ()
+    hands = hands if isinstance(hands, tuple) else (hands,)
+
+    def total(*arrays: Any) -> Any:
+        outputs = function(*arrays)
+        return (weights * (outputs[0] if isinstance(outputs, tuple) else outputs)).sum()
+
+    if len(ours) > 1:
+        pytest.skip("its hand gradient is of several results")
+    for index, hand in enumerate(hands):
+        theirs = jax.grad(total, argnums=index)(*inside)
+        np.testing.assert_allclose(hand, theirs, rtol=1e-10, atol=1e-11)
