@@ -227,3 +227,10 @@ def test_groups_divide_the_width_wherever_the_norm_stands() -> None:
     transform = config.HeadTransform(activation="gelu", norm=thirds)
     with pytest.raises(ConfigError, match="multiple of n_groups, was 128 and 3"):
         replace(model, head=config.LanguageHead(transform=transform))
+
+
+def test_a_context_longer_than_any_table_is_refused() -> None:
+    nano = find("nano").model
+    assert replace(nano, context_length=2**24).context_length == 2**24
+    with pytest.raises(ConfigError, match="context_length must be at most 16,777,216"):
+        replace(nano, context_length=2**24 + 1)

@@ -78,7 +78,8 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Stack: {"cross_attention": st.none(), "attention": scoring()}
         if kind is config.Stack
         else {},
-        config.Transformer: {"d_model": even} | (stacks() if kind is config.Transformer else {}),
+        config.Transformer: {"d_model": even, "context_length": st.integers(1, 2**24)}
+        | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
 
 

@@ -27,7 +27,9 @@ def add_to(verbs: Any) -> None:
         description="One vector for each text: what a run makes of its tokens, pooled. Several "
         "texts are compared by cosine. Without a text, read them from standard input, one a line.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     parser.add_argument("--file", metavar="FILE", help="texts, one a line; - is standard input")
     parser.add_argument(

@@ -15,7 +15,9 @@ def add_to(verbs: Any) -> None:
         help="measure how well a run predicts a text",
         description="Loss, perplexity and bits per byte of a run's model on text files.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--device", default="cpu", metavar="D")

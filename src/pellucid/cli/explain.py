@@ -17,7 +17,9 @@ def add_to(verbs: Any) -> None:
         description="For each token of a sentence: the probability it was given by those before "
         "it, its surprisal, and the tokens that were expected there.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
     parser.add_argument("sentence", metavar="SENTENCE")
     add_json(parser)
     parser.set_defaults(call=call)

@@ -25,7 +25,9 @@ def add_to(verbs: Any) -> None:
         "at the text: it translates a source. Without a text, read texts from the terminal, or one "
         "from standard input.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="what to go on with, or a source")
     parser.add_argument(
         "--prompt", action="append", metavar="TEXT", help="the same; may be repeated"

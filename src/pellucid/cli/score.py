@@ -23,7 +23,9 @@ def add_to(verbs: Any) -> None:
         "begin-of-text), log P of the text, perplexity and bits per byte. With --next: the "
         "distribution of the token that would follow.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--next", action="store_true", help="show what is expected to follow")
     parser.add_argument(

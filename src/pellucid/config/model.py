@@ -33,6 +33,9 @@ from pellucid.config.positions import (
 from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
 
+#: No table of positions for more is made.
+LONGEST_CONTEXT = 2**24
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
@@ -220,6 +223,11 @@ class Transformer:
         if self.vocab_size is not None:
             at_least("vocab_size", self.vocab_size, 2)
         at_least("context_length", self.context_length, 1)
+        if self.context_length > LONGEST_CONTEXT:
+            raise ConfigError(
+                f"context_length must be at most {LONGEST_CONTEXT:,}, was "
+                f"{self.context_length:,}: tables of positions are as long"
+            )
         at_least("d_model", self.d_model, 1)
         if not self.stacks:
             raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
