@@ -63,3 +63,15 @@ def test_field_without_files_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     code, out = run(capsys, "train", "--field=body", "--json")
     assert code == 2
     assert "name the files too" in json.loads(out)["message"]
+
+
+def test_report_counts_what_the_tokenizer_cannot_spell_or_give_back(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["data", "report", table, "--field=body"]
+    few = '--set=text.tokenizer={kind = "Words", vocab_size = 8}'
+    found: dict[str, Any] = json.loads(run(capsys, *words, few, "--json")[1])
+    assert found["unknown_tokens"] >= 30  # a number each, of which five words leave no room
+    assert found["changed_documents"] == found["documents"] == 42
+    assert "42 documents do not come back" in run(capsys, *words, few)[1]
+    assert "come back" not in run(capsys, *words, BYTES)[1]

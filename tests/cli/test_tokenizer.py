@@ -10,6 +10,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from pellucid.cli import main
 from pellucid.text import Tokenizer, train_bytes
+from support.tiny import train_tiny
 
 TEXT = "The cat sat on the mat; the dog, too.\nThe  cats sit on lower mats.\n" * 12
 
@@ -152,3 +153,45 @@ def test_compare_refuses_a_tokenizer_that_is_none_before_it_reads_anything(
     for path in (str(tmp_path / "t.json"), "no/such/file"):
         assert main(["tokenizer", "compare", "no text either", "--with", path]) == 2
         assert path in "".join(capsys.readouterr().err.split()).replace("error:", "")
+
+
+@pytest.mark.parametrize("action", ["train", "compare"])
+def test_rows_of_a_table_are_taken_as_in_training(
+    action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, out = tmp_path / "a.jsonl", tmp_path / "t.json"
+    rows = (json.dumps({"id": i, "text": f"{TEXT[i:]}"}) for i in range(20))
+    table.write_text("\n".join(rows), encoding="utf-8")
+    words = ["tokenizer", action, str(table), "--vocab-size", "270"]
+    words += ["--out", str(out)] if action == "train" else []
+    assert main(words) == 2
+    assert "--field" in capsys.readouterr().err
+    assert main([*words, "--field", "text", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    measured = said if action == "train" else said["byte-pairs"]
+    assert measured["documents"] == (20 if action == "train" else 2)
+
+
+def test_bytes_of_a_piece_that_goes_on_a_word_are_those_of_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nca\n##t\n", encoding="utf-8")
+    assert main(["tokenizer", "show", "cat", "--tokenizer", str(vocabulary), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [token["token"] for token in said["tokens"]] == ["ca", "##t"]
+    assert [token["bytes"] for token in said["tokens"]] == ["63 61", "74"]
+
+
+def test_score_says_that_the_tokenizer_changed_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = 'text.tokenizer={kind = "WordPiece", vocab_size = 60, lowercase = false}'
+    train_tiny(tmp_path / "run", steps=1, settings=[kind])
+    words = ["score", str(tmp_path / "run")]
+    for text, changed in (("the cat", False), ("the  cat", True)):
+        capsys.readouterr()
+        assert main([*words, text, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["changed"] is changed
+        assert main([*words, text]) == 0
+        assert ("does not come back" in capsys.readouterr().out) is changed

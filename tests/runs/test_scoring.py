@@ -128,7 +128,9 @@ def made_of(*log_p: float) -> Score:
         for i, value in enumerate(log_p, start=1)
     )
     n = len(tokens)
-    return Score(text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, context_length=9)
+    return Score(
+        text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, changed=False, context_length=9
+    )
 
 
 def test_the_product_underflows_where_the_sum_of_logarithms_does_not() -> None:

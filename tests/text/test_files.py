@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import sys
 from pathlib import Path
@@ -44,6 +45,32 @@ def test_text_that_is_not_utf8_is_refused_with_the_byte_and_its_offset(
     said = refusal(path)
     assert f"{path} is not UTF-8: byte 0xe9 at offset {offset}" in said
     assert f"iconv -f ISO-8859-1 -t UTF-8 {path}" in said
+
+
+def test_mixed_encodings_are_not_to_be_converted_as_a_whole(tmp_path: Path) -> None:
+    path = written(tmp_path, "mixed.txt", "Grüße\n".encode() + b"caf\xe9\n" + "ß\n".encode())
+    said = refusal(path)
+    assert "byte 0xe9 at offset 11" in said
+    assert "two encodings seem to be mixed" in said
+    assert "iconv" not in said
+
+
+def test_text_that_ends_within_a_character_is_called_cut_short(tmp_path: Path) -> None:
+    path = written(tmp_path, "cut.txt", "ein Fluß".encode()[:-1])
+    said = refusal(path)
+    assert "byte 0xc3 at offset 7" in said
+    assert "cut short" in said
+    assert "iconv" not in said
+
+
+def test_advice_names_no_file_where_iconv_could_not_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = written(tmp_path, "latin.txt.gz", gzip.compress(b"caf\xe9 au lait"))
+    assert "with iconv -f ISO-8859-1 -t UTF-8" in refusal(archive)
+    assert not refusal(archive).endswith(".gz")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9 au lait")))
+    assert refusal("-").endswith("-t UTF-8")
 
 
 def test_binary_is_refused_with_the_offset_of_its_first_nul(tmp_path: Path) -> None:

@@ -93,6 +93,10 @@ def test_parquet_column_is_read_and_a_file_cut_short_is_refused(tmp_path: Path) 
     assert "row 1: the field 'id' is not a text but 0" in refusal(str(path), "id")
     path.write_bytes(path.read_bytes()[:-20])
     assert "not a whole Parquet file" in refusal(str(path))
+    latin = arrow.array([b"caf\xe9"]).buffers()
+    column = arrow.StringArray.from_buffers(1, latin[1], latin[2])
+    parquet.write_table(arrow.table({"text": column}), path)
+    assert "a text after row 0 is not UTF-8" in refusal(str(path))
 
 
 def test_zstd_is_read_frame_by_frame_and_cut_short_is_refused(tmp_path: Path) -> None:
@@ -181,6 +185,7 @@ def test_table_without_a_field_and_field_without_a_table_are_refused(tmp_path: P
 
 def test_utf16_is_refused_by_its_name(tmp_path: Path) -> None:
     assert "UTF-16" in refusal(written(tmp_path, "a.txt", "text".encode("utf-16")), None)
+    assert "iconv -f UTF-32" in refusal(written(tmp_path, "b.txt", "text".encode("utf-32")), None)
 
 
 def test_pattern_finds_files_at_any_depth_in_the_order_of_paths(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def call(arguments: argparse.Namespace) -> None:
                 "documents": found.documents,
                 "bytes": found.n_bytes,
                 "tokens": found.n_tokens,
+                "unknown_tokens": found.unknown,
+                "changed_documents": found.changed,
                 "bytes_per_token": found.bytes_per_token,
                 "vocab_size": found.vocab_size,
                 "longest_bytes": found.longest_bytes,
@@ -72,6 +74,10 @@ def call(arguments: argparse.Namespace) -> None:
     print(f"bytes            {found.n_bytes:,}")
     print(f"tokens           {found.n_tokens:,} of a vocabulary of {found.vocab_size:,}")
     print(f"bytes per token  {found.bytes_per_token:.2f}")
+    if found.unknown:
+        print(f"unknown          {found.unknown:,} tokens that the tokenizer cannot spell")
+    if found.changed:
+        print(f"changed          {found.changed:,} documents do not come back as they were")
     print(f"duplicates       {tally.duplicates:,} ({tally.duplicate_bytes:,} bytes; {fate})")
     print(f"skipped          {tally.empty_rows:,} empty rows, {tally.other_files:,} other files")
     print(f"content          {found.sha256[:12]}")

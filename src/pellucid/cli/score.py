@@ -90,6 +90,7 @@ def _facts(score: Score) -> dict[str, Any]:
         "bits_per_byte": _finite(score.bits_per_byte),
         "bytes": score.n_bytes,
         "unknown_tokens": score.unknown_tokens,
+        "changed": score.changed,
         "context_length": score.context_length,
         "windows": score.windows,
         "products": {
@@ -138,6 +139,11 @@ def _print_whole(score: Score) -> None:
         print(
             f"unknown        {score.unknown_tokens:,} tokens the tokenizer cannot spell: bits per\n"
             "               byte flatter the model by what they hide"
+        )
+    elif score.changed:
+        print(
+            "changed        the text does not come back as it was: letters or white space;\n"
+            "               bits per byte flatter the model by what is hidden"
         )
 
 

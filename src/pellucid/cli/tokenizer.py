@@ -32,7 +32,7 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser("tokenizer", help="train, show and compare tokenizers")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     training = actions.add_parser("train", help="train a tokenizer on text files")
-    training.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    _add_texts(training)
     training.add_argument("--kind", choices=_KINDS, default="byte-pairs")
     training.add_argument("--vocab-size", type=int, default=4096, metavar="N")
     training.add_argument("--lowercase", action="store_true", help="for wordpiece")
@@ -41,7 +41,7 @@ def add_to(verbs: Any) -> None:
     showing.add_argument("text", metavar="TEXT")
     showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="bytes, where none is named")
     comparing = actions.add_parser("compare", help="several kinds on one text")
-    comparing.add_argument("paths", nargs="+", metavar="PATH", help="text files, folders, or -")
+    _add_texts(comparing)
     comparing.add_argument("--vocab-size", type=int, default=4096, metavar="N")
     comparing.add_argument(
         "--with",
@@ -57,6 +57,11 @@ def add_to(verbs: Any) -> None:
         action.set_defaults(call=call)
 
 
+def _add_texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+
+
 def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     from pellucid import config
 
@@ -70,12 +75,12 @@ def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     return choices[kind]()
 
 
-def _reader(paths: list[str]) -> Callable[[], Iterator[Piece]]:
+def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]]:
     """Reads the texts from their start, as often as it is called."""
     from pellucid import text
 
     piped = text.Piped()
-    return lambda: text.read_pieces(paths, None, text.Tally(), piped)
+    return lambda: text.read_pieces(paths, field, text.Tally(), piped)
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -85,7 +90,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if out.exists():
         raise TextError(f"{out} is there already and is not overwritten: name another with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
-    read = _reader(arguments.paths)
+    read = _reader(arguments.paths, arguments.field)
     tokenizer = text.assemble_tokenizer(choice, text.training_texts(read()))
     tokenizer.save(out)
     facts = asdict(text.measure(tokenizer, read()))
@@ -146,7 +151,7 @@ def _compare(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
     others = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
-    read = _reader(arguments.paths)
+    read = _reader(arguments.paths, arguments.field)
     parts = text.part(read, text.survey(read(), text.Tally(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pellucid import config
 from pellucid.runs.pace import Pace, Say, silent
 from pellucid.text import (
+    Counts,
     Tally,
     assemble_corpus,
     assemble_tokenizer,
@@ -29,6 +30,8 @@ class CorpusReport:
     documents: int
     n_bytes: int
     n_tokens: int
+    unknown: int
+    changed: int
     vocab_size: int
     longest_bytes: int
     longest: str
@@ -57,15 +60,16 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
     tokenizer = assemble_tokenizer(text.tokenizer, training_texts(parts.train.pieces(), watch))
     watch = Pace(now, "encoding the text", found.n_bytes)
     digest = hashlib.sha256()
-    n_tokens = sum(
-        len(each.ids)
-        for side in (parts.train, parts.held_out)
-        for each in encoded(hashed(side, digest), tokenizer, watch=watch)
-    )
+    counts = Counts()
+    for side in (parts.train, parts.held_out):
+        for each in encoded(hashed(side, digest), tokenizer, watch=watch):
+            counts.add(each, tokenizer.unknown_id)
     return CorpusReport(
         documents=found.documents,
         n_bytes=found.n_bytes,
-        n_tokens=n_tokens,
+        n_tokens=counts.n_tokens,
+        unknown=counts.unknown,
+        changed=counts.changed,
         vocab_size=tokenizer.vocab_size,
         longest_bytes=int(found.sizes.max()),
         longest=found.longest,

@@ -70,12 +70,16 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Log P of a text that begins at begin-of-text and may go on: its end is not predicted."""
+    """Log P of a text that begins at begin-of-text and may go on: its end is not predicted.
+
+    `changed` where the tokens decode to another text.
+    """
 
     text: str
     tokens: tuple[ScoredToken, ...]
     n_bytes: int
     unknown_tokens: int
+    changed: bool
     context_length: int
 
     @property
@@ -91,7 +95,7 @@ class Score:
 
     @property
     def bits_per_byte(self) -> float:
-        """All bits over all bytes: comparable across tokenizers, where no token is unknown."""
+        """All bits over all bytes: comparable across tokenizers, where nothing is hidden."""
         return -self.log_p / math.log(2) / self.n_bytes
 
     @property
@@ -178,6 +182,7 @@ def score(run: Run, text: str) -> Score:
             if (log_p := prediction.log_p) is not None
         ),
         n_bytes=len(text.encode()),
+        changed=tokenizer.decode(ids) != text,
         unknown_tokens=0 if tokenizer.unknown_id is None else ids.count(tokenizer.unknown_id),
         context_length=run.model.context_length,
     )

@@ -30,7 +30,7 @@ from pellucid.text.tokenizers import Tokenizer
 Watch = Callable[[int, bool], None]
 
 #: Characters that are handed to the library at a time.
-_BATCH = 2**18
+_BATCH = 2**16
 _THREADS = 2
 #: Characters of the longest document that is encoded as one, where it may not be cut.
 _LONGEST_WHOLE = 2**26

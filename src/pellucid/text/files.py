@@ -17,7 +17,7 @@ from pellucid.errors import TextError
 from pellucid.text.documents import Document, Piece, Tally, whole
 from pellucid.text.plain import plain_text
 from pellucid.text.rows import TABLES, Rows, json_lines
-from pellucid.text.streams import COMPRESSED, Piped, inner_name, opened
+from pellucid.text.streams import COMPRESSED, PIPED, Piped, inner_name, opened
 
 #: What is read when a folder is named; a file named by itself may be called anything.
 SUFFIXES = (".txt", ".md", ".rst")
@@ -73,7 +73,7 @@ def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path
 
 
 def _standard_input(piped: Piped, field: str | None, tally: Tally) -> Iterator[Piece]:
-    name, stream = "standard input", piped.opened()
+    name, stream = PIPED, piped.opened()
     tally.files += 1
     if field is None:
         yield from _plain(name, stream)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 #: Characters of a piece. A shorter text is never cut.
-LONGEST_PIECE = 2**18
+LONGEST_PIECE = 2**16
 
 _BEHIND_A_WORD = re.compile(r"(?<=[^\W_])\s")
 _BLANK = re.compile(r"\s")

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from pellucid.errors import TextError
+from pellucid.text.streams import PIPED, inner_name
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 #: Bytes of a plain text in memory at a time.
 _BLOCK = 2**20
 
@@ -27,8 +29,8 @@ def decoded(where: str, content: bytes, *, file: str) -> str:
     Raises:
         TextError: it is not UTF-8, or has a NUL byte; says at which offset.
     """
-    if content.startswith(_UTF16):
-        raise _utf16(where, file)
+    if content.startswith((*_UTF32, *_UTF16)):
+        raise _wide(where, content, file)
     text, _ = _decoded(where, content, 0, final=True, file=file)
     return text
 
@@ -43,8 +45,8 @@ def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
     while True:
         block = stream.read(_BLOCK)
         content = rest + block
-        if first and content.startswith(_UTF16):
-            raise _utf16(name, name)
+        if first and content.startswith((*_UTF32, *_UTF16)):
+            raise _wide(name, content, name)
         text, taken = _decoded(name, content, start, final=not block, file=name)
         start, rest = start + taken, content[taken:]
         yield text.removeprefix("\ufeff") if first else text
@@ -94,13 +96,31 @@ def _decoded(where: str, content: bytes, start: int, *, final: bool, file: str) 
     except UnicodeDecodeError as error:
         raise TextError(
             f"{where} is not UTF-8: byte 0x{content[error.start]:02x} at offset "
-            f"{start + error.start} cannot be decoded; convert it first, for example with "
-            f"iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(file)}"
+            f"{start + error.start} cannot be decoded; {_advice(content, error, file)}"
         ) from None
 
 
-def _utf16(where: str, file: str) -> TextError:
+def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
+    """What to do; to convert the whole would spoil what is UTF-8 already."""
+    if error.reason == "unexpected end of data":
+        return "it ends within a character, as if it were cut short: fetch or make it again"
+    if not content[: error.start].removeprefix(codecs.BOM_UTF8).isascii():
+        return (
+            "what stands before it is UTF-8 and more than ASCII, so that two encodings seem to be "
+            "mixed: convert or remove that part alone"
+        )
+    return f"convert it first, for example with {_iconv('ISO-8859-1', file)}"
+
+
+def _wide(where: str, content: bytes, file: str) -> TextError:
+    encoding = "UTF-32" if content.startswith(_UTF32) else "UTF-16"
     return TextError(
-        f"{where} is not UTF-8 but UTF-16: convert it first, for example with "
-        f"iconv -f UTF-16 -t UTF-8 {shlex.quote(file)}"
+        f"{where} is not UTF-8 but {encoding}: convert it first, for example with "
+        f"{_iconv(encoding, file)}"
     )
+
+
+def _iconv(encoding: str, file: str) -> str:
+    """The command, as far as it is known what to convert: neither a pipe nor an archive."""
+    named = "" if file == PIPED or inner_name(file) != file else f" {shlex.quote(file)}"
+    return f"iconv -f {encoding} -t UTF-8{named}"

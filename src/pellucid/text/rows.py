@@ -75,7 +75,12 @@ def parquet(name: str, stream: BinaryIO, field: str) -> Rows:
                 number += 1
                 where = f"{name}, row {number}"
                 yield number, _text(where, field, _nested(value, field) if nested else value)
-    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise TextError(
+            f"{name}: a text after row {number} is not UTF-8 ({error}): mend it where the file is "
+            "made"
+        ) from None
+    except (arrow.ArrowException, OSError) as error:
         raise TextError(
             f"{name}, after row {number}: is not a whole Parquet file ({error}): fetch or make it "
             "again"

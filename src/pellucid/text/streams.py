@@ -25,6 +25,8 @@ from pellucid.errors import TextError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+#: What errors call standard input.
+PIPED = "standard input"
 #: The endings of compressed files.
 COMPRESSED = (".gz", ".zst")
 

@@ -180,13 +180,14 @@ class Tokenizer:
 
     def bytes_of(self, token_id: int) -> bytes | None:
         """The bytes of a token of byte-level BPE, which need not be whole characters; of any other
-        the UTF-8 of its text. Special tokens have none.
+        the UTF-8 of its text, without the mark of what goes on a word. Special tokens have none.
         """
         if token_id in self._special or token_id == self.unknown_id:
             return None
         symbols = self._inner.id_to_token(token_id)
         if symbols is None or not isinstance(self._inner.decoder, decoders.ByteLevel):
-            return self.decode([token_id]).encode()
+            goes_on: str = getattr(self._inner.model, "continuing_subword_prefix", None) or ""
+            return self.decode([token_id]).removeprefix(goes_on).encode()
         return bytes(_BYTE_OF[symbol] for symbol in symbols)
 
     def merges(self) -> dict[tuple[str, str], int]:
