@@ -498,3 +498,16 @@ def test_a_piped_prompt_that_is_not_utf8_is_refused(place: Path) -> None:
     assert result.returncode == 2
     assert result.stderr.startswith(b"error: the prompt")
     assert b"Traceback" not in result.stderr
+
+
+def test_no_memory_left_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("pellucid.runs.count_corpus", exhausted)
+    assert main(["data", "report", "any.txt"]) == 2
+    err = capsys.readouterr().err
+    assert "memory ran out" in err
+    assert "Traceback" not in err

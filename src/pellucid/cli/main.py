@@ -62,6 +62,12 @@ _VERBS = (
 )
 
 
+_OUT_OF_MEMORY = PellucidError(
+    "memory ran out; what was saved is whole, and the same command goes on with it: allow this "
+    "process more memory, or ask for less (a smaller model, batch or vocabulary)"
+)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     root = Parser(
@@ -102,6 +108,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
     except OSError as error:
         say_error(_of_the_disk(error), as_json=arguments.json)
+        return ExitCode.BAD_INPUT
+    except MemoryError:
+        say_error(_OUT_OF_MEMORY, as_json=arguments.json)
         return ExitCode.BAD_INPUT
     return ExitCode.DONE
 
