@@ -55,12 +55,14 @@ def test_mixed_encodings_are_not_to_be_converted_as_a_whole(tmp_path: Path) -> N
     assert "iconv" not in said
 
 
-def test_text_that_ends_within_a_character_is_called_cut_short(tmp_path: Path) -> None:
+def test_text_that_ends_within_a_character_is_cut_short_or_of_another_encoding(
+    tmp_path: Path,
+) -> None:
     path = written(tmp_path, "cut.txt", "die Grüße, ein Fluß".encode()[:-1])
     said = refusal(path)
     assert "byte 0xc3 at offset 20" in said
-    assert "cut short" in said
-    assert "iconv" not in said
+    assert "if it was cut short, fetch" in said
+    assert "if it is not UTF-8 at all, convert" in said
 
 
 def test_advice_names_no_file_where_iconv_could_not_read_it(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +21,21 @@ from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.heads import Head
 from pellucid.model.views import look
+
+
+class Seen(TypedDict, total=False):
+    """What there is to say of a batch of ids beyond the ids; what is left out is not so."""
+
+    #: what the encoder made of the other text, for a decoder that looks at one
+    encoded: Encoded | None
+    #: True where a token is real, those in the caches included
+    padding: Bool[Tensor, "batch keys"] | None
+    #: the number of each token's document; none looks into another
+    documents: Int[Tensor, "batch time"] | None
+    #: how many tokens at the beginning of each row all others may look at
+    prefix: Int[Tensor, " batch"] | None
+    #: which kind of text each token belongs to; 0 where it is left out
+    segments: Int[Tensor, "batch time"] | None
 
 
 class Transformer(nn.Module):
@@ -125,12 +141,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch time d_model"]:
         """The last states of the stack; with caches, `ids` continue what the caches hold.
 
-        Args:
-            encoded: what the encoder made of the other text, for a decoder that looks at one.
-            padding: True where a token is real, those in the caches included.
-            documents: the number of each token's document; none looks into another.
-            prefix: how many tokens at the beginning of each row all others may look at.
-            segments: which kind of text each token belongs to; 0 where it is left out.
+        The others are as in `Seen`.
 
         Raises:
             PellucidError: more tokens than the context holds; `encoded` is missing or not expected.
@@ -158,28 +169,14 @@ class Transformer(nn.Module):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        *,
-        encoded: Encoded | None = None,
-        padding: Bool[Tensor, "batch keys"] | None = None,
-        documents: Int[Tensor, "batch time"] | None = None,
-        prefix: Int[Tensor, " batch"] | None = None,
-        segments: Int[Tensor, "batch time"] | None = None,
+        **seen: Unpack[Seen],
     ) -> Float[Tensor, "batch time d_model"]:
         """What the head reads: `states`, transformed and scaled as the head would have them.
 
         Raises:
             PellucidError: as `states`.
         """
-        states = self.states(
-            ids,
-            caches,
-            encoded=encoded,
-            padding=padding,
-            documents=documents,
-            prefix=prefix,
-            segments=segments,
-        )
-        return self.readable(states)
+        return self.readable(self.states(ids, caches, **seen))
 
     def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """States as the head reads them."""
@@ -196,24 +193,10 @@ class Transformer(nn.Module):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        *,
-        encoded: Encoded | None = None,
-        padding: Bool[Tensor, "batch keys"] | None = None,
-        documents: Int[Tensor, "batch time"] | None = None,
-        prefix: Int[Tensor, " batch"] | None = None,
-        segments: Int[Tensor, "batch time"] | None = None,
+        **seen: Unpack[Seen],
     ) -> Float[Tensor, "batch time vocab"]:
         """Logits: of the next token after a decoder, of each token itself after an encoder."""
-        hidden = self.hidden_states(
-            ids,
-            caches,
-            encoded=encoded,
-            padding=padding,
-            documents=documents,
-            prefix=prefix,
-            segments=segments,
-        )
-        return self.logits(hidden)
+        return self.logits(self.hidden_states(ids, caches, **seen))
 
     def _embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
         x = self.token_embedding(ids)

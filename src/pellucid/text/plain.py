@@ -102,10 +102,12 @@ def _decoded(where: str, content: bytes, start: int, *, final: bool, file: str) 
 
 def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     """What to do; to convert the whole would spoil what is UTF-8 already."""
-    known = not content[: error.start].removeprefix(codecs.BOM_UTF8).isascii()
-    if known and error.reason == "unexpected end of data":
-        return "it ends within a character, as if it were cut short: fetch or make it again"
-    if known:
+    if error.reason == "unexpected end of data":
+        return (
+            "it ends within a character: if it was cut short, fetch or make it again; if it is "
+            f"not UTF-8 at all, convert it first, for example with {_iconv('ISO-8859-1', file)}"
+        )
+    if not content[: error.start].removeprefix(codecs.BOM_UTF8).isascii():
         return (
             "what stands before it is UTF-8 and more than ASCII, so that two encodings seem to be "
             "mixed: convert or remove that part alone"
