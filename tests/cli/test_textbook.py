@@ -87,3 +87,23 @@ def test_the_quiz_as_json_says_whether_each_statement_holds(
     assert said["number"] == 4
     assert said["holds"]["value"] is True
     assert said["proof"][1]["value"] == "inf"
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_entry_fits_the_terminal_but_for_its_code(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name in ("softmax", "yarn_frequencies", "attention", "distance_buckets"):
+        assert main(["equations", name]) == 0
+        text = capsys.readouterr().out.split("computed  ")[0]
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_formulas_keep_their_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["equations", "llama3_frequencies"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert any(line.startswith("kept_i = (r_i - low)") for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ _PARTS = (
     ("see_also", "see also"),
 )
 _MARGIN = 10
+#: Characters of a line of a docstring that was broken because it was full.
+_FULL = 78
 
 
 def add_to(verbs: Any) -> None:
@@ -70,7 +73,7 @@ def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
     for topic, sentences in said.items():
         print(topic)
         for name, says in sentences.items():
-            print(f"  {name:<34}{textwrap.shorten(says, 62, placeholder=' …')}")
+            print(f"  {name:<34}{textwrap.shorten(says, _width() - 36, placeholder=' …')}")
         print()
     print("pellucid equations NAME")
 
@@ -83,15 +86,36 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         computed = [{"expression": each.expression, "value": each.plain} for each in examples]
         print_json(facts | {"examples": computed})
         return
-    print(f"{entry.signature}\n\n{textwrap.fill(entry.says, 96)}")
+    print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
             print()
-            print(_beside(word, text))
+            print(_beside(word, _reflowed(text, _width() - _MARGIN)))
     for number, each in enumerate(examples):
         print()
         print(_beside("" if number else "computed", f">>> {each.expression}\n{each.shown}"))
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, 100)
+
+
+def _reflowed(text: str, width: int) -> str:
+    """Text broken anew where its lines are too long; formulas stand in lines of their own."""
+    lines: list[str] = []
+    goes_on = False
+    for line in text.splitlines():
+        if goes_on and line.strip():
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+        # a line that reaches the margin of the source was broken there
+        goes_on = len(line) >= _FULL
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())))
+        for line in lines
+    )
 
 
 def _beside(word: str, text: str) -> str:
@@ -106,7 +130,7 @@ def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
         print_json(asdict(misnomer) | {"exists": False})
         return
     print(f"{misnomer.name}\n")
-    print(textwrap.fill(misnomer.says, 96))
+    print(textwrap.fill(misnomer.says, _width()))
     print()
     for name in misnomer.meant:
         print(f"pellucid equations {name}")
