@@ -60,7 +60,7 @@ def l1_prox(w: Array, *, strength: float, step: float) -> Array:
         MathsError: w is not floating, or the strength or the step is negative.
     Source:
         Daubechies, Defrise and De Mol 2004, "An iterative thresholding algorithm for linear inverse
-        problems with a sparsity constraint", eq. 1.5 (soft threshold).
+        problems with a sparsity constraint" (soft threshold).
     Example:
         l1_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
     """

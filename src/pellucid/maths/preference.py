@@ -126,7 +126,7 @@ def hinge_preference_loss(margin: Array) -> Array:
     Raises:
         MathsError: the margin is not floating.
     Source:
-        Liu et al. 2024, "Statistical Rejection Sampling Improves Preference Optimization", eq. 10.
+        Liu et al. 2024, "Statistical Rejection Sampling Improves Preference Optimization".
     Example:
         hinge_preference_loss(array([-1.0, 0.5, 2.0]))
     """
