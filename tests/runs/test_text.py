@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pellucid.errors import RunError, TextError
 from pellucid.runs.folder import chosen_folder
 from pellucid.runs.text import ready_text
 from pellucid.text import Remembered, cache, checksums
+from support.tiny import train_tiny
 
 TEXT = config.Text(
     corpus=config.Files(paths=("never",)),
@@ -300,4 +302,19 @@ def test_folder_that_a_killed_process_left_can_be_named_again(tmp_path: Path) ->
     assert chosen_folder(folder).path == folder
     (folder / "notes.txt").touch()
     with pytest.raises(RunError, match="is there already and is not empty"):
+        chosen_folder(folder)
+
+
+def test_run_that_was_killed_before_its_config_was_written_is_begun_again(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "whole", steps=4)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    shutil.copytree(tmp_path / "whole" / "text", folder / "text")
+    shutil.copy(tmp_path / "whole" / "tokenizer.json", folder)
+    (folder / "run.partial").touch()
+    train_tiny(folder, steps=4)
+    files = [file.name for file in folder.iterdir()]
+    assert "config.toml" in files
+    assert not any(name.endswith(".partial") for name in files)
+    with pytest.raises(RunError, match="pellucid train --resume"):
         chosen_folder(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Generator
@@ -24,6 +25,8 @@ from pellucid.errors import RunError
 
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
+#: There from a run's first moment until its config is written: what is beside it may be made anew.
+_PREPARING = "run" + PARTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,15 @@ class RunFolder:
     def aside(self) -> Path:
         """Where states go that met a value that is not finite."""
         return self.path / "non-finite"
+
+    def begin(self) -> None:
+        """From here on there is a run that is not prepared yet; what a stopped one left goes."""
+        (self.path / _PREPARING).touch()
+        shutil.rmtree(self.text, ignore_errors=True)
+
+    def prepared(self) -> None:
+        """The config is written: there is a run."""
+        (self.path / _PREPARING).unlink()
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -148,6 +160,8 @@ def refuse_taken(path: Path) -> None:
     Raises:
         RunError: says how to go on with it if it is a run.
     """
+    if (path / _PREPARING).exists() and not (path / "config.toml").exists():
+        return
     if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
         go_on = f"go on with it (pellucid train --resume {path}) or "
         is_run = path.is_dir() and (path / "config.toml").exists()

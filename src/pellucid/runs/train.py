@@ -120,6 +120,7 @@ def _prepare_and_run(
     say: Say,
 ) -> None:
     with _given_up_on_error(folder):
+        folder.begin()
         text = fill(folder.text)
         order = build_order(run, text)
         say("building the model, and timing a step")
@@ -129,6 +130,7 @@ def _prepare_and_run(
         write_text(folder.plan, json.dumps(encode(plan), indent=1))
         # last: a folder with a config is a run that can be resumed
         write_text(folder.config, run_to_toml(run))
+        folder.prepared()
     job = build_job(
         run,
         plan,
