@@ -5,7 +5,8 @@ Comes in and goes out: what torch takes and gives. It knows nothing of ours.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +34,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     return cast("Any", torch).from_numpy(array)
 
 
-def own_randomness() -> AbstractContextManager[None]:
-    """Within it, what is drawn from the CPU's global generator leaves no trace."""
-    return cast("Any", torch.random).fork_rng(devices=())
+@contextmanager
+def own_randomness(seed: int) -> Generator[None]:
+    """Within it, the CPU's global generator is seeded; what is drawn from it leaves no trace."""
+    with cast("Any", torch.random).fork_rng(devices=()):
+        torch.default_generator.manual_seed(seed)
+        yield

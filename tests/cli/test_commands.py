@@ -25,25 +25,6 @@ from support.tiny import TEXT, TINY, train_tiny, write_text
 FEW = ("--max-new-tokens", "6", "--greedy")
 
 
-@pytest.fixture
-def out(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command that must succeed in silence on standard error; gives what it printed."""
-
-    def run(*words: object) -> str:
-        assert main([str(word) for word in words]) == 0
-        text, errors = capsys.readouterr()
-        assert errors == ""
-        return text
-
-    return run
-
-
-@pytest.fixture
-def found(out: Any) -> Any:
-    """The one JSON document that a command prints."""
-    return lambda *words: json.loads(out(*words, "--json"))
-
-
 # -- train
 
 

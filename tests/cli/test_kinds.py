@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import sys
 from dataclasses import replace
@@ -36,25 +35,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (place / "text.txt").write_text(" ".join(TEXTS) * 40, encoding="utf-8")
     made["text"] = place / "text.txt"
     return made
-
-
-@pytest.fixture
-def out(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command that must succeed; gives what it printed."""
-
-    def run(*words: object) -> str:
-        assert main([str(word) for word in words]) == 0
-        text, errors = capsys.readouterr()
-        assert errors == ""
-        return text
-
-    return run
-
-
-@pytest.fixture
-def found(out: Any) -> Any:
-    """The one JSON document that a command prints."""
-    return lambda *words: json.loads(out(*words, "--json"))
 
 
 @pytest.fixture

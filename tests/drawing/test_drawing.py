@@ -21,7 +21,7 @@ from pellucid.drawing.picture import Line, Picture, Rectangle
 from pellucid.drawing.svg import CELL_HEIGHT, CELL_WIDTH, FONT_SIZE
 from pellucid.presets import PRESETS
 from support.architectures import SMALL, transformers, with_stack
-from support.drawings import BOTH, LARGE, MODELS
+from support.drawings import BOTH, LARGE, MODELS, RULES
 
 SVG = "{http://www.w3.org/2000/svg}"
 PRESET_MODELS = {
@@ -87,16 +87,7 @@ def test_what_a_model_does_not_have_is_not_drawn() -> None:
 def test_each_rule_puts_its_norms_where_it_says() -> None:
     """In a drawing with one letter per part: n a norm, f a layer, + where the path joins."""
     found = {
-        type(rule).__name__: order(with_stack(residual=rule, final_norm=False))
-        for rule in (
-            config.PreNorm(),
-            config.PostNorm(),
-            config.OutputNorm(),
-            config.SandwichNorm(),
-            config.DeepNorm(alpha=2.0, beta=0.5),
-            config.Parallel(),
-            config.NoResidual(),
-        )
+        type(rule).__name__: order(with_stack(residual=rule, final_norm=False)) for rule in RULES
     }
     assert found == {
         "PreNorm": "nf+nf+",

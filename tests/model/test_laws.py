@@ -51,6 +51,24 @@ def test_cache_on_equals_cache_off(name: str, cuts: tuple[int, ...]) -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize(("name", "time"), [("linear", 8), ("memory", 9)])
+def test_padding_is_honoured_when_a_text_goes_on_from_a_cache(name: str, time: int) -> None:
+    model = build(VARIANTS[name])
+    ids = random_ids(1, time)
+    padded = torch.cat((torch.zeros(1, 4, dtype=torch.long), ids), dim=1)
+    padding = torch.ones(1, 4 + time, dtype=torch.bool)
+    padding[:, :4] = False
+    caches = model.new_caches()
+    parts = [
+        model(padded[:, :6], caches, padding=padding[:, :6]),
+        model(padded[:, 6:7], caches, padding=padding[:, :7]),
+        model(padded[:, 7:], caches, padding=padding),
+    ]
+    together = torch.cat(parts, dim=1)[:, 4:]
+    # rotary positions are relative, so that standing four further changes nothing
+    torch.testing.assert_close(together, model(ids), rtol=0, atol=1e-6)
+
+
 @every_variant
 def test_every_parameter_has_a_gradient(name: str) -> None:
     model = build(VARIANTS[name])
@@ -66,6 +84,17 @@ def test_same_seed_same_weights(name: str) -> None:
     pairs = list(zip(one.parameters(), two.parameters(), other.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b, _ in pairs)
     assert any(not torch.equal(a, c) for a, _, c in pairs)
+
+
+def test_what_the_process_drew_before_changes_no_weight_and_no_buffer() -> None:
+    torch.manual_seed(1)
+    one = build(VARIANTS["spectral norm"], seed=3).state_dict()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    two = build(VARIANTS["spectral norm"], seed=3).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert any(name.endswith("._u") for name in one)
+    assert all(torch.equal(tensor, two[name]) for name, tensor in one.items())
 
 
 def test_no_more_tokens_than_the_context_holds() -> None:

@@ -154,23 +154,6 @@ def test_rotary_positions_turn_the_numerator_alone() -> None:
     torch.testing.assert_close(ours, projected(attention, mixed))
 
 
-def test_padding_is_honoured_when_a_text_goes_on_from_a_cache() -> None:
-    model = build(VARIANTS["linear"])
-    ids = random_ids(1, 8)
-    padded = torch.cat((torch.zeros(1, 4, dtype=torch.long), ids), dim=1)
-    padding = torch.ones(1, 12, dtype=torch.bool)
-    padding[:, :4] = False
-    caches = model.new_caches()
-    parts = [
-        model(padded[:, :6], caches, padding=padding[:, :6]),
-        model(padded[:, 6:7], caches, padding=padding[:, :7]),
-        model(padded[:, 7:], caches, padding=padding),
-    ]
-    together = torch.cat(parts, dim=1)[:, 4:]
-    # rotary positions are relative, so that standing four further changes nothing
-    torch.testing.assert_close(together, model(ids), rtol=0, atol=1e-6)
-
-
 def test_the_state_does_not_grow_with_the_text() -> None:
     model = build(VARIANTS["linear"])
     sizes = []

@@ -136,22 +136,6 @@ def test_padding_anywhere_is_as_if_it_were_not_there(chunk: int) -> None:
             torch.testing.assert_close(ours[row : row + 1], theirs)
 
 
-def test_padding_is_honoured_when_a_text_goes_on_from_a_cache() -> None:
-    model = build(VARIANTS["memory"])
-    ids = random_ids(1, 9)
-    padded = torch.cat((torch.zeros(1, 4, dtype=torch.long), ids), dim=1)
-    padding = torch.ones(1, 13, dtype=torch.bool)
-    padding[:, :4] = False
-    caches = model.new_caches()
-    parts = [
-        model(padded[:, :6], caches, padding=padding[:, :6]),
-        model(padded[:, 6:7], caches, padding=padding[:, :7]),
-        model(padded[:, 7:], caches, padding=padding),
-    ]
-    together = torch.cat(parts, dim=1)[:, 4:]
-    torch.testing.assert_close(together, model(ids), rtol=0, atol=1e-6)
-
-
 def test_the_memory_changes_at_inference_and_the_weights_do_not() -> None:
     model = build(VARIANTS["memory"])
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -17,6 +17,16 @@ def _rotary(scaling: config.RotaryScaling | None) -> config.Transformer:
     return with_stack(positions=config.Rotary(base=1e4, scaling=scaling), attention=_HEADS)
 
 
+#: Every rule of where the norm stands.
+RULES: tuple[config.Residual, ...] = (
+    config.PreNorm(),
+    config.PostNorm(),
+    config.OutputNorm(),
+    config.SandwichNorm(),
+    config.DeepNorm(alpha=2.0, beta=0.5),
+    config.Parallel(),
+    config.NoResidual(),
+)
 _STACKS: list[dict[str, object]] = [
     *(
         {"norm": norm}
@@ -28,18 +38,7 @@ _STACKS: list[dict[str, object]] = [
             config.InstanceNorm(eps=1e-5),
         )
     ),
-    *(
-        {"residual": residual}
-        for residual in (
-            config.PreNorm(),
-            config.PostNorm(),
-            config.OutputNorm(),
-            config.SandwichNorm(),
-            config.DeepNorm(alpha=2.0, beta=0.5),
-            config.Parallel(),
-            config.NoResidual(),
-        )
-    ),
+    *({"residual": residual} for residual in RULES),
     *(
         {"positions": positions}
         for positions in (

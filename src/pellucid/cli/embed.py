@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 from pellucid.errors import ConfigError, TextError
 
@@ -27,9 +27,7 @@ def add_to(verbs: Any) -> None:
         description="One vector for each text: what a run makes of its tokens, pooled. Several "
         "texts are compared by cosine. Without a text, read them from standard input, one a line.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     parser.add_argument("--file", metavar="FILE", help="texts, one a line; - is standard input")
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_json, add_run, print_json
 
 
 def add_to(verbs: Any) -> None:
@@ -15,9 +15,7 @@ def add_to(verbs: Any) -> None:
         help="measure how well a run predicts a text",
         description="Loss, perplexity and bits per byte of a run's model on text files.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--device", default="cpu", metavar="D")

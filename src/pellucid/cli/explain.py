@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_json, add_run, print_json
 
 
 def add_to(verbs: Any) -> None:
@@ -17,9 +17,7 @@ def add_to(verbs: Any) -> None:
         description="For each token of a sentence: the probability it was given by those before "
         "it, its surprisal, and the tokens that were expected there.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("sentence", metavar="SENTENCE")
     add_json(parser)
     parser.set_defaults(call=call)

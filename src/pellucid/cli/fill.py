@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
 
@@ -18,9 +18,7 @@ def add_to(verbs: Any) -> None:
         "is written as the run's tokenizer names it: [MASK] or <mask>. Several masks are filled "
         "each by itself.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="the N likeliest (5)")
     parser.add_argument("--device", default="cpu", metavar="D")

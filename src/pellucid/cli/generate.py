@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.beams import add_beams, beams_from
-from pellucid.cli.output import add_json
+from pellucid.cli.output import add_json, add_run
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer, write
 
@@ -25,9 +25,7 @@ def add_to(verbs: Any) -> None:
         "at the text: it translates a source. Without a text, read texts from the terminal, or one "
         "from standard input.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="what to go on with, or a source")
     parser.add_argument(
         "--prompt", action="append", metavar="TEXT", help="the same; may be repeated"

@@ -16,6 +16,13 @@ from typing import Any
 from pellucid.errors import Interrupted, PellucidError
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The model that a command uses."""
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """The flag that every command has."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -7,7 +7,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def add_to(verbs: Any) -> None:
         "begin-of-text), log P of the text, perplexity and bits per byte. With --next: the "
         "distribution of the token that would follow.",
     )
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
-    )
+    add_run(parser)
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--next", action="store_true", help="show what is expected to follow")
     parser.add_argument(

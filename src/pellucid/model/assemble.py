@@ -42,8 +42,9 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     Raises:
         ConfigError: `vocab_size` is not set.
     """
-    # torch's own first weights are drawn from its global generator, which is not ours to move
-    with own_randomness():
+    # torch draws from its global generator, which is not ours to move: first weights, which are
+    # drawn anew below, and the vectors with which spectral norm starts, which stay
+    with own_randomness(seed):
         transformer = _build(model)
         if transformer.device.type != "meta":
             initialise(

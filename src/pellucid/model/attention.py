@@ -19,6 +19,9 @@ from pellucid.model.precision import for_products
 from pellucid.model.scores import Scoring, gather
 from pellucid.model.views import View
 
+#: Of cross-attention: the order of one text says nothing about the order of another.
+_NO_ORDER = NoPositions()
+
 
 class Encoded(NamedTuple):
     """What an encoder made of a text, and which of its tokens are real."""
@@ -63,7 +66,13 @@ class _Attention(nn.Module):
     """What self- and cross-attention share: projections into heads and back, and how to score."""
 
     def __init__(
-        self, *, d_model: int, heads: Heads, scores: Scores, qkv_bias: bool, out_bias: bool
+        self,
+        *,
+        d_model: int,
+        heads: Heads,
+        qkv_bias: bool,
+        out_bias: bool,
+        scores: Scores = PLAIN_SCORES,
     ) -> None:
         super().__init__()
         n_heads, n_kv_heads, d_head, d_value = heads
@@ -145,21 +154,6 @@ class CrossAttention(_Attention):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
     """
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        heads: Heads,
-        qkv_bias: bool,
-        out_bias: bool,
-        scores: Scores = PLAIN_SCORES,
-    ) -> None:
-        super().__init__(
-            d_model=d_model, heads=heads, scores=scores, qkv_bias=qkv_bias, out_bias=out_bias
-        )
-        #: the order of one text says nothing about the order of another
-        self.positions = NoPositions()
-
     def forward(
         self, x: Float[Tensor, "batch time d_model"], encoded: Encoded, cache: NoCache
     ) -> Float[Tensor, "batch time d_model"]:
@@ -176,7 +170,7 @@ class CrossAttention(_Attention):
         padding = encoded.padding
         mask = None if padding is None else padding[:, None, None, :]
         view = View(start=0, causal=False, mask=mask)
-        mixed = gather(q, cache.once(read), self.scoring(), self.positions, view)
+        mixed = gather(q, cache.once(read), self.scoring(), _NO_ORDER, view)
         return self.output(join_heads(mixed))
 
 

@@ -4,7 +4,11 @@ An objective knows the equation, not the optimiser and not the architecture.
 """
 
 from pellucid.objectives.assemble import assemble
-from pellucid.objectives.linear_cross_entropy import LinearCrossEntropy, linear_cross_entropy
+from pellucid.objectives.linear_cross_entropy import (
+    LinearCrossEntropy,
+    head_cross_entropy,
+    linear_cross_entropy,
+)
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 
@@ -13,5 +17,6 @@ __all__ = [
     "NextToken",
     "Objective",
     "assemble",
+    "head_cross_entropy",
     "linear_cross_entropy",
 ]

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.batches import IGNORED
+from pellucid.batches import IGNORED, LanguageModel, TokenBatch
 from pellucid.typed import apply_function
 
 #: Logits alive at a time: 16 MB in float32. glibc keeps blocks of up to 32 MB for the next chunk;
@@ -73,6 +73,27 @@ def linear_cross_entropy(
             _Function, hidden.to(dtype), weight, bias, targets, divisor, smoothing, soft_cap
         )
     return LinearCrossEntropy(*outputs)
+
+
+def head_cross_entropy(
+    model: LanguageModel,
+    batch: TokenBatch,
+    *,
+    divisor: float,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LinearCrossEntropy:
+    """`linear_cross_entropy` of a model's own head, whatever belongs to it, over a batch."""
+    return linear_cross_entropy(
+        model.hidden_states(batch.ids, documents=batch.documents).flatten(0, 1),
+        model.head_weight,
+        batch.targets.flatten(),
+        divisor=divisor,
+        bias=model.head_bias,
+        soft_cap=model.soft_cap,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+    )
 
 
 class _Function(torch.autograd.Function):

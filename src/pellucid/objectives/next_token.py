@@ -7,7 +7,7 @@ does not know how the batch was cut from the text.
 from __future__ import annotations
 
 from pellucid.batches import IGNORED, LanguageModel, Loss, TokenBatch
-from pellucid.objectives.linear_cross_entropy import linear_cross_entropy
+from pellucid.objectives.linear_cross_entropy import head_cross_entropy
 
 
 class NextToken:
@@ -28,13 +28,10 @@ class NextToken:
 
         `loss_nats` is the plain cross-entropy, comparable whatever the smoothing and penalty.
         """
-        result = linear_cross_entropy(
-            model.hidden_states(batch.ids, documents=batch.documents).flatten(0, 1),
-            model.head_weight,
-            batch.targets.flatten(),
+        result = head_cross_entropy(
+            model,
+            batch,
             divisor=n_supervised,
-            bias=model.head_bias,
-            soft_cap=model.soft_cap,
             label_smoothing=self.label_smoothing,
             z_loss=self.z_loss,
         )

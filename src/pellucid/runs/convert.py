@@ -112,11 +112,13 @@ def _write_run(
     folder = chosen_folder(out)
     try:
         with folder.locked():
+            folder.begin()
             words.save(folder.tokenizer)
             checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
             folder.shelf.save(0, checkpoint, best=False, keep=1)
             # last: a folder with a config is a run
             write_text(folder.config, run_to_toml(as_run(model, folder.tokenizer)))
+            folder.prepared()
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)
         if was_there:

@@ -10,17 +10,8 @@ from dataclasses import dataclass
 
 from pellucid import config
 from pellucid.runs.pace import Pace, Say, silent
-from pellucid.text import (
-    Counts,
-    Tally,
-    assemble_corpus,
-    assemble_tokenizer,
-    encoded,
-    hashed,
-    part,
-    survey,
-    training_texts,
-)
+from pellucid.runs.text import made_tokenizer, surveyed
+from pellucid.text import Counts, Tally, encoded, hashed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +43,9 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
-    read, tally = assemble_corpus(text.corpus), Tally()
-    pieces = Pace(now, "reading the text").along(read(tally))
-    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
-    parts = part(lambda: read(Tally()), found, text.held_out)
-    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
-    tokenizer = assemble_tokenizer(text.tokenizer, training_texts(parts.train.pieces(), watch))
+    tally = Tally()
+    found, parts = surveyed(text, tally, now)
+    tokenizer = made_tokenizer(text.tokenizer, parts, now)
     watch = Pace(now, "encoding the text", found.n_bytes)
     digest = hashlib.sha256()
     counts = Counts()

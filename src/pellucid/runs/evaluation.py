@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from pellucid.model import Transformer
-from pellucid.objectives import linear_cross_entropy
+from pellucid.objectives import head_cross_entropy
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
 from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
@@ -36,7 +36,7 @@ class Evaluation:
     loss_nats: float
     tokens: int
     n_bytes: int
-    unknown_tokens: int
+    unknown_tokens: int = 0
     changed_documents: int = 0
 
     @property
@@ -60,7 +60,6 @@ def evaluate_tokens(
     tokens: npt.NDArray[Any],
     *,
     n_bytes: int,
-    unknown_id: int | None = None,
     precision: Precision = "float32",
     batch_size: int = 16,
     documents: npt.NDArray[Any] | None = None,
@@ -80,28 +79,12 @@ def evaluate_tokens(
     for batch in cut:
         here = to_device(batch, device)
         with torch.no_grad(), autocast(device, precision):
-            result = linear_cross_entropy(
-                model.hidden_states(here.ids, documents=here.documents).flatten(0, 1),
-                model.head_weight,
-                here.targets.flatten(),
-                divisor=1.0,
-                bias=model.head_bias,
-                soft_cap=model.soft_cap,
-            )
-        losses = result.token_losses
+            losses = head_cross_entropy(model, here, divisor=1.0).token_losses
         # MPS has no float64
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
     n = len(tokens) - 1
-    return Evaluation(float(total) / n, n, n_bytes, _count(tokens, unknown_id))
-
-
-def _count(tokens: npt.NDArray[Any], token_id: int | None) -> int:
-    """How often a token occurs, a few megabytes at a time."""
-    if token_id is None:
-        return 0
-    blocks = range(0, len(tokens), 2**20)
-    return sum(int(np.count_nonzero(tokens[i : i + 2**20] == token_id)) for i in blocks)
+    return Evaluation(float(total) / n, n, n_bytes)
 
 
 def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Evaluation:
@@ -129,10 +112,9 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
             run.model,
             tokens,
             n_bytes=counts.n_bytes,
-            unknown_id=tokenizer.unknown_id,
             documents=np.asarray(starts) if run.config.training.documents_apart else None,
         )
-    return replace(found, changed_documents=counts.changed)
+    return replace(found, unknown_tokens=counts.unknown, changed_documents=counts.changed)
 
 
 def prefix(

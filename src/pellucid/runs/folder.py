@@ -25,8 +25,10 @@ from pellucid.errors import RunError
 
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
-#: There from a run's first moment until its config is written: what is beside it may be made anew.
+#: There from a run's first moment until its config is written.
 _PREPARING = "run" + PARTIAL
+#: What may lie beside it, and is made anew.
+_UNFINISHED = ("text", "plan.json", "tokenizer.json", "checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,12 @@ class RunFolder:
     def begin(self) -> None:
         """From here on there is a run that is not prepared yet; what a stopped one left goes."""
         (self.path / _PREPARING).touch()
-        shutil.rmtree(self.text, ignore_errors=True)
+        for name in _UNFINISHED:
+            left = self.path / name
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink(missing_ok=True)
 
     def prepared(self) -> None:
         """The config is written: there is a run."""
@@ -160,8 +167,6 @@ def refuse_taken(path: Path) -> None:
     Raises:
         RunError: says how to go on with it if it is a run.
     """
-    if (path / _PREPARING).exists() and not (path / "config.toml").exists():
-        return
     if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
         go_on = f"go on with it (pellucid train --resume {path}) or "
         is_run = path.is_dir() and (path / "config.toml").exists()
@@ -172,6 +177,8 @@ def refuse_taken(path: Path) -> None:
 
 
 def _counts(entry: Path) -> bool:
+    if entry.name in _UNFINISHED and entry.with_name(_PREPARING).exists():
+        return False
     return entry.name not in (_LOCK, _OWNER) and not entry.name.endswith(PARTIAL)
 
 

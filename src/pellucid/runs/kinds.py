@@ -29,11 +29,11 @@ def refuse_to_predict(model: Transformer) -> None:
     """Refuse what needs P of each token of a text given those before it.
 
     Raises:
-        PellucidError: the model does not go on with a text.
+        PellucidError: the model does not go on with a text, or has no head.
     """
     match kind_of(model):
         case "decoder":
-            return
+            _ = model.head_weight  # for its refusal
         case "encoder":
             raise PellucidError(
                 "this model is an encoder: it sees a text as a whole, and gives no token a "

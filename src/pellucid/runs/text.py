@@ -23,13 +23,13 @@ from pellucid.text import (
     Parts,
     PreparedText,
     Remembered,
+    Survey,
     Tally,
     Tokenizer,
     assemble_corpus,
     assemble_tokenizer,
     cache,
     fingerprint,
-    open_prepared,
     part,
     prepare,
     survey,
@@ -77,17 +77,15 @@ def _prepared(
     entry: Path | None = None,
     unchanged: Callable[[], bool] = lambda: False,
 ) -> tuple[Tokenizer, Fill]:
-    read, tally = assemble_corpus(text.corpus), Tally()
-    pieces = Pace(now, "reading the text").along(read(tally))
-    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
-    parts = part(lambda: read(Tally()), found, text.held_out)
+    tally = Tally()
+    _, parts = surveyed(text, tally, now)
     workshop = None if entry is None else _workshop(entry, say)
     say("training the tokenizer")
     tokenizer = _tokenizer(text.tokenizer, parts, workshop, now)
 
-    def encode(folder: Path) -> None:
+    def encode(folder: Path) -> PreparedText:
         total = parts.train.n_bytes + parts.held_out.n_bytes
-        prepare(folder, parts, tokenizer, tally, Pace(now, "encoding the text", total))
+        return prepare(folder, parts, tokenizer, tally, Pace(now, "encoding the text", total))
 
     def fill(folder: Path) -> PreparedText:
         say("encoding the text")
@@ -103,8 +101,7 @@ def _prepared(
                 prepared = cache.take(workshop.finish() if unchanged() else workshop.entry, folder)
                 workshop.leave()
                 return prepared
-        encode(folder)
-        return open_prepared(folder)
+        return encode(folder)
 
     return tokenizer, fill
 
@@ -115,12 +112,29 @@ def _tokenizer(
     found = None if workshop is None else workshop.tokenizer(parts.sha256)
     if found is not None:
         return found
-    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
-    tokenizer = assemble_tokenizer(choice, training_texts(parts.train.pieces(), watch))
+    tokenizer = made_tokenizer(choice, parts, now)
     if workshop is not None:
         with suppress(OSError):  # a full disk is said when the text is encoded
             workshop.keep_tokenizer(tokenizer, parts.sha256)
     return tokenizer
+
+
+def surveyed(text: config.Text, tally: Tally, now: Say) -> tuple[Survey, Parts]:
+    """What a corpus holds, and its two sides; `tally` counts what was read and left out.
+
+    Raises:
+        TextError: the corpus cannot be read, or is too small.
+    """
+    read = assemble_corpus(text.corpus)
+    pieces = Pace(now, "reading the text").along(read(tally))
+    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
+    return found, part(lambda: read(Tally()), found, text.held_out)
+
+
+def made_tokenizer(choice: config.Tokenizer, parts: Parts, now: Say) -> Tokenizer:
+    """The tokenizer that `choice` describes; one that is trained sees the training side alone."""
+    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
+    return assemble_tokenizer(choice, training_texts(parts.train.pieces(), watch))
 
 
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:

@@ -1,0 +1,29 @@
+"""What tests of commands get: commands that must succeed, and what they print."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pellucid.cli import main
+
+
+@pytest.fixture
+def out(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command that must succeed in silence on standard error; gives what it printed."""
+
+    def run(*words: object) -> str:
+        assert main([str(word) for word in words]) == 0
+        text, errors = capsys.readouterr()
+        assert errors == ""
+        return text
+
+    return run
+
+
+@pytest.fixture
+def found(out: Any) -> Any:
+    """The one JSON document that a command prints."""
+    return lambda *words: json.loads(out(*words, "--json"))
