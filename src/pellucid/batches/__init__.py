@@ -1,5 +1,25 @@
 """The frozen types that text, models and objectives hand each other. They know nothing else."""
 
-from pellucid.batches.types import IGNORED, LanguageModel, Loss, TokenBatch
+from pellucid.batches.types import (
+    IGNORED,
+    Batch,
+    LabelBatch,
+    LanguageModel,
+    Loss,
+    PairBatch,
+    PreferenceBatch,
+    RolloutBatch,
+    TokenBatch,
+)
 
-__all__ = ["IGNORED", "LanguageModel", "Loss", "TokenBatch"]
+__all__ = [
+    "IGNORED",
+    "Batch",
+    "LabelBatch",
+    "LanguageModel",
+    "Loss",
+    "PairBatch",
+    "PreferenceBatch",
+    "RolloutBatch",
+    "TokenBatch",
+]

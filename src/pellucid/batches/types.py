@@ -1,35 +1,128 @@
-"""What is handed from room to room: a batch of tokens, a model as objectives see it, a loss.
+"""What is handed from room to room: batches, a model as objectives see it, a loss.
 
 Comes in: nothing. Goes out: types. It does not know who makes or uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self, runtime_checkable
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 #: The target of a position at which nothing is predicted.
 IGNORED = -100
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBatch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Rows to learn from: every tensor has one entry for each row, along its first dimension.
+
+    `n_supervised` is how many terms (tokens, rows, pairs) the loss of the whole update is a mean
+    over. It is known where the batch is made, so that nobody has to ask the device for it, and a
+    part of a batch keeps it: losses of the parts then add up to that of the whole, however
+    unevenly the supervised tokens fall.
+    """
+
+    n_supervised: int
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name; those of a batch within as `chosen.ids`."""
+        found: dict[str, Tensor] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                found[field.name] = value
+            elif isinstance(value, Batch):
+                within = value.named_tensors()
+                found |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
+        return found
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch, with `change` applied to each of its tensors."""
+        made: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                made[field.name] = change(value)
+            elif isinstance(value, Batch):
+                made[field.name] = value.changed(change)
+        return replace(self, **made)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return next(iter(self.named_tensors().values())).shape[0]
+
+    def part(self, rows: slice) -> Self:
+        """Some of the rows."""
+        return self.changed(lambda tensor: tensor[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBatch(Batch):
     """Token ids, and for each position the token to predict there (or `IGNORED`).
 
-    `documents` numbers the document of each token, where none is to look into another.
-
-    `n_supervised` is the number of targets that are not ignored: known where the batch is made,
-    so that nobody has to ask the device for it.
+    `documents` numbers the document of each token, where none is to look into another. `padding` is
+    True where a token is real, where some only fill up a row.
     """
 
     ids: Int[Tensor, "batch time"]
     targets: Int[Tensor, "batch time"]
-    n_supervised: int
     documents: Int[Tensor, "batch time"] | None = None
+    padding: Bool[Tensor, "batch time"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBatch(Batch):
+    """A text to read, and what is to be written while looking at it.
+
+    `ids` begin with the token that starts the decoder; `targets` are one place on.
+    """
+
+    source: Int[Tensor, "batch source"]
+    source_padding: Bool[Tensor, "batch source"]
+    ids: Int[Tensor, "batch time"]
+    targets: Int[Tensor, "batch time"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelBatch(Batch):
+    """Texts, and the class of each: a number, or a 0 or 1 for every class there is."""
+
+    ids: Int[Tensor, "batch time"]
+    padding: Bool[Tensor, "batch time"]
+    labels: Int[Tensor, " batch"] | Float[Tensor, "batch classes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferenceBatch(Batch):
+    """Two answers to each prompt, of which the first is to be preferred; targets are the answers'.
+
+    A row of `chosen` and the same row of `rejected` are a pair; they may differ in length.
+    """
+
+    chosen: TokenBatch
+    rejected: TokenBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutBatch(Batch):
+    """Answers that the model itself has drawn, and how much better each was than expected.
+
+    Targets are the drawn tokens. `sampled_log_p` and `reference_log_p` are the log-probabilities
+    of the targets under the model that drew them and under the reference, 0 where nothing is
+    predicted.
+    """
+
+    ids: Int[Tensor, "batch time"]
+    targets: Int[Tensor, "batch time"]
+    advantages: Float[Tensor, " batch"]
+    rewards: Float[Tensor, " batch"]
+    sampled_log_p: Float[Tensor, "batch time"]
+    reference_log_p: Float[Tensor, "batch time"]
 
 
 @runtime_checkable
@@ -51,8 +144,19 @@ class LanguageModel(Protocol):
         """c, where logits are capped by c tanh(z / c)."""
         ...
 
+    def encode(
+        self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
+    ) -> Any:
+        """What an encoder-decoder's encoder makes of a text, to be handed back as `encoded`."""
+        ...
+
     def hidden_states(
-        self, ids: Int[Tensor, "batch time"], *, documents: Int[Tensor, "batch time"] | None = None
+        self,
+        ids: Int[Tensor, "batch time"],
+        *,
+        encoded: Any = None,
+        padding: Bool[Tensor, "batch keys"] | None = None,
+        documents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
         """The final hidden states, after the last norm: what the head reads."""
         ...
@@ -60,7 +164,11 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A scalar to minimise (nats per supervised token) and its named parts, kept on the device."""
+    """A scalar to minimise, and its named parts, kept on the device.
+
+    The part `loss_nats` is there always: what is compared between runs, without smoothing and
+    penalties. Each part is the batch's share of the whole update's, so that they add up.
+    """
 
     total: Float[Tensor, ""]
     parts: Mapping[str, Float[Tensor, ""]]

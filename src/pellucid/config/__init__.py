@@ -18,6 +18,7 @@ from pellucid.config.feed_forward import (
     FeedForward,
     GatedMLP,
 )
+from pellucid.config.heads import ClassificationHead, Head, HeadTransform, LanguageHead, NoHead
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -27,10 +28,6 @@ from pellucid.config.initialisation import (
 )
 from pellucid.config.model import (
     Embedding,
-    Head,
-    HeadTransform,
-    LanguageHead,
-    NoHead,
     Stack,
     Transformer,
 )
@@ -44,6 +41,19 @@ from pellucid.config.norms import (
     RMSNorm,
     SpectralNorm,
     WeightNorm,
+)
+from pellucid.config.objectives import (
+    Classification,
+    DirectPreference,
+    Distillation,
+    ElasticNet,
+    MaskedTokens,
+    NextToken,
+    Objective,
+    PolicyGradient,
+    SequenceToSequence,
+    SpanCorruption,
+    SupervisedFineTuning,
 )
 from pellucid.config.plan import Plan
 from pellucid.config.positions import (
@@ -71,6 +81,14 @@ from pellucid.config.residuals import (
     Residual,
     SandwichNorm,
 )
+from pellucid.config.rows import (
+    Conversations,
+    Labelled,
+    Pairs,
+    Preferences,
+    Prompts,
+    Rows,
+)
 from pellucid.config.run import Run, run_from_table, run_to_toml
 from pellucid.config.text import (
     BytePairs,
@@ -85,6 +103,7 @@ from pellucid.config.text import (
     WordPiece,
     Words,
 )
+from pellucid.config.trained import LastLayers, LoRA, Trained
 from pellucid.config.training import (
     SGD,
     Adam,
@@ -95,8 +114,6 @@ from pellucid.config.training import (
     Linear,
     Minutes,
     Muon,
-    NextToken,
-    Objective,
     Optimiser,
     Schedule,
     Steps,
@@ -120,10 +137,16 @@ __all__ = [
     "BytePairs",
     "Bytes",
     "Characters",
+    "Classification",
+    "ClassificationHead",
     "Constant",
+    "Conversations",
     "Corpus",
     "Cosine",
     "DeepNorm",
+    "DirectPreference",
+    "Distillation",
+    "ElasticNet",
     "Embedding",
     "FeedForward",
     "Files",
@@ -135,13 +158,17 @@ __all__ = [
     "HeadTransform",
     "Initialisation",
     "InstanceNorm",
+    "Labelled",
     "LanguageHead",
+    "LastLayers",
     "LayerNorm",
     "Learned",
     "Linear",
     "LinearAttention",
     "LinearScaling",
     "Llama3Scaling",
+    "LoRA",
+    "MaskedTokens",
     "Minutes",
     "MultiHead",
     "Muon",
@@ -158,28 +185,37 @@ __all__ = [
     "Optimiser",
     "OutputNorm",
     "Outputs",
+    "Pairs",
     "Parallel",
     "Plan",
+    "PolicyGradient",
     "Positions",
     "PostNorm",
     "PreNorm",
+    "Preferences",
+    "Prompts",
     "RMSNorm",
     "Reparametrisation",
     "Residual",
     "Rotary",
     "RotaryScaling",
+    "Rows",
     "Run",
     "SandwichNorm",
     "Schedule",
+    "SequenceToSequence",
     "ShawRelative",
     "Sinusoidal",
+    "SpanCorruption",
     "SpectralNorm",
     "Stack",
     "StandardLibrary",
     "Steps",
+    "SupervisedFineTuning",
     "Text",
     "Tokenizer",
     "Tokens",
+    "Trained",
     "Training",
     "Transformer",
     "WarmUpStableDecay",

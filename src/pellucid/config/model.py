@@ -18,8 +18,9 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.checks import at_least, fraction, positive
-from pellucid.config.feed_forward import Activation, FeedForward
+from pellucid.config.checks import at_least, fraction
+from pellucid.config.feed_forward import FeedForward
+from pellucid.config.heads import PLAIN_HEAD, Head, LanguageHead
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.positions import (
@@ -164,40 +165,6 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadTransform:
-    """norm(activation(dense(x))) before the logits, as in BERT."""
-
-    activation: Activation
-    norm: Norm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageHead:
-    """One logit per token of the vocabulary.
-
-    What is left out is not there: `bias`; a `transform` first; `soft_cap`: logits become
-    c tanh(z / c); `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
-    """
-
-    bias: bool = False
-    transform: HeadTransform | None = None
-    soft_cap: float | None = None
-    scaled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.soft_cap is not None:
-            positive("soft_cap", self.soft_cap)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoHead:
-    """Hidden states are all there is: a sentence encoder."""
-
-
-Head = LanguageHead | NoHead
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
     """A decoder, an encoder, or both.
 
@@ -215,7 +182,7 @@ class Transformer:
     embedding: Embedding
     encoder: Stack | None = None
     decoder: Stack | None = None
-    head: Head = LanguageHead()
+    head: Head = PLAIN_HEAD
     pooler: bool = False
     initialisation: Initialisation
 

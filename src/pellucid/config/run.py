@@ -10,16 +10,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
-from pellucid.config.model import LanguageHead, Transformer
+from pellucid.config.heads import LanguageHead
+from pellucid.config.model import Transformer
+from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.text import Text
-from pellucid.config.training import Objective, Optimiser, Schedule, Training
+from pellucid.config.trained import Trained
+from pellucid.config.training import Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
 from pellucid.version import FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything that decides what a run computes."""
+    """Everything that decides what a run computes.
+
+    `start` is the run or published model that the first weights and the tokenizer are taken from,
+    where they are not drawn by `initialisation`. `trained` says which weights move, if not all;
+    `penalties` are added to the objective.
+    """
 
     seed: int
     text: Text
@@ -28,6 +36,9 @@ class Run:
     optimiser: Optimiser
     schedule: Schedule
     training: Training
+    start: str | None = None
+    trained: Trained | None = None
+    penalties: tuple[ElasticNet, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:

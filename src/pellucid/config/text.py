@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pellucid.config.checks import at_least
+from pellucid.config.rows import Rows
 from pellucid.errors import ConfigError
 
 
@@ -32,7 +33,7 @@ class Files:
             raise ConfigError("paths must name at least one file or folder")
 
 
-Corpus = StandardLibrary | Files
+Corpus = StandardLibrary | Files | Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,8 @@ Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 class Text:
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
-    With `drop_duplicates`, of documents with exactly the same text the first is kept.
+    With `drop_duplicates`, of documents with exactly the same text the first is kept. Rows with the
+    same prompt, source or text always come to the same side.
     """
 
     corpus: Corpus

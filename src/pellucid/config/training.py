@@ -1,7 +1,7 @@
-"""What is minimised, by which optimiser, on which schedule, for how long.
+"""By which optimiser, on which schedule, for how long.
 
-Comes in: choices. Goes out: values that the rooms `objectives`, `optim` and `training` are built
-from. It does not know torch.
+Comes in: choices. Goes out: values that the rooms `optim` and `training` are built from. It
+does not know torch.
 """
 
 from __future__ import annotations
@@ -11,25 +11,6 @@ from typing import Literal
 
 from pellucid.config.checks import at_least, fraction, positive
 from pellucid.errors import ConfigError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextToken:
-    """Predict each token from those before it: cross-entropy in nats per token.
-
-    `label_smoothing` moves that share of the target to all tokens alike; `z_loss` is the weight of
-    (log Z)^2, which keeps the logits' normaliser near 1.
-    """
-
-    label_smoothing: float
-    z_loss: float
-
-    def __post_init__(self) -> None:
-        fraction("label_smoothing", self.label_smoothing)
-        at_least("z_loss", self.z_loss, 0)
-
-
-Objective = NextToken
 
 
 def _betas(betas: tuple[float, float]) -> None:

@@ -85,7 +85,9 @@ def head_cross_entropy(
 ) -> LinearCrossEntropy:
     """`linear_cross_entropy` of a model's own head, whatever belongs to it, over a batch."""
     return linear_cross_entropy(
-        model.hidden_states(batch.ids, documents=batch.documents).flatten(0, 1),
+        model.hidden_states(batch.ids, documents=batch.documents, padding=batch.padding).flatten(
+            0, 1
+        ),
         model.head_weight,
         batch.targets.flatten(),
         divisor=divisor,

@@ -23,21 +23,21 @@ class NextToken:
         self.label_smoothing = label_smoothing
         self.z_loss = z_loss
 
-    def __call__(self, model: LanguageModel, batch: TokenBatch, n_supervised: int) -> Loss:
-        """The batch's share of the mean over `n_supervised` tokens; parts: `loss_nats`, `log_z`.
+    def __call__(self, model: LanguageModel, batch: TokenBatch) -> Loss:
+        """The batch's share of the mean over supervised tokens; parts: `loss_nats`, `log_z`.
 
         `loss_nats` is the plain cross-entropy, comparable whatever the smoothing and penalty.
         """
         result = head_cross_entropy(
             model,
             batch,
-            divisor=n_supervised,
+            divisor=batch.n_supervised,
             label_smoothing=self.label_smoothing,
             z_loss=self.z_loss,
         )
         supervised = batch.targets.flatten() != IGNORED
         parts = {
-            "loss_nats": result.token_losses.sum() / n_supervised,
-            "log_z": (result.log_z * supervised).sum() / n_supervised,
+            "loss_nats": result.token_losses.sum() / batch.n_supervised,
+            "log_z": (result.log_z * supervised).sum() / batch.n_supervised,
         }
         return Loss(total=result.loss, parts=parts)

@@ -5,19 +5,22 @@ Comes in: a model and a batch. Goes out: a loss. It does not know any particular
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from pellucid.batches import LanguageModel, Loss, TokenBatch
+from pellucid.batches import Loss
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """A loss that can be added up over micro-batches."""
+    """A loss that can be added up over micro-batches.
 
-    def __call__(self, model: LanguageModel, batch: TokenBatch, n_supervised: int) -> Loss:
-        """The batch's share of the mean over `n_supervised` tokens: sums over parts of a batch.
+    Each objective takes its own kind of batch; what feeds it makes that kind and no other.
+    """
 
-        Dividing by the whole update's number of supervised tokens, and not by this batch's, makes
-        accumulated gradients equal those of one large batch.
+    def __call__(self, model: Any, batch: Any) -> Loss:
+        """The batch's share of the mean over the update's `n_supervised` terms.
+
+        Dividing by the whole update's number, and not by this part's, makes accumulated gradients
+        equal those of one large batch.
         """
         ...

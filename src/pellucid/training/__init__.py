@@ -18,7 +18,7 @@ from pellucid.training.events import (
     to_record,
 )
 from pellucid.training.interrupts import Interrupts
-from pellucid.training.loop import Job, Progress, train
+from pellucid.training.loop import HeldOut, Job, Progress, train
 from pellucid.training.randomness import restore_generators
 from pellucid.training.step import Precision, accumulate, autocast, to_device
 
@@ -27,6 +27,7 @@ __all__ = [
     "Evaluated",
     "Event",
     "Finished",
+    "HeldOut",
     "Interrupted",
     "Interrupts",
     "Job",

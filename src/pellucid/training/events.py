@@ -57,13 +57,15 @@ class StepFinished:
 class Logged:
     """The updates since the last `Logged`, up to `step`: one entry per update in the lists.
 
+    `parts` are what the objective names besides the loss, each by its name.
+
     Units: nats per token; tokens per second; seconds; bytes.
     """
 
     step: int
     total_steps: int
     losses: tuple[float, ...]
-    log_z: tuple[float, ...]
+    parts: tuple[tuple[str, tuple[float, ...]], ...]
     grad_norms: tuple[float, ...]
     clip_norm: float | None
     learning_rate: float
@@ -74,19 +76,32 @@ class Logged:
 
     @property
     def loss(self) -> float:
-        """The mean loss over these updates, in nats per token."""
+        """The mean loss over these updates."""
         return sum(self.losses) / len(self.losses)
+
+    def part(self, name: str) -> tuple[float, ...]:
+        """One part of each update's loss; empty where the objective has no such part."""
+        return dict(self.parts).get(name, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """The held-out loss after `step` updates."""
+    """How the model does on held-out data after `step` updates.
+
+    `loss_nats` is what the best checkpoint is chosen by, over `over` terms of the kind `unit`
+    (tokens, texts, pairs, prompts). `measures` are what else was measured, by name.
+    """
 
     step: int
     loss_nats: float
-    bits_per_byte: float
-    tokens: int
+    over: int
+    unit: str
+    measures: tuple[tuple[str, float], ...]
     best: bool
+
+    def measure(self, name: str) -> float | None:
+        """What else was measured, by name; None where it was not."""
+        return dict(self.measures).get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

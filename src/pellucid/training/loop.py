@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.batches import TokenBatch
+from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError
 from pellucid.model import Transformer
@@ -47,6 +47,16 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """A loss over held-out data, and what else was measured: see `events.Evaluated`."""
+
+    loss_nats: float
+    over: int
+    unit: str
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Everything a run is made of, built; what other rooms do for it comes as functions."""
 
@@ -58,11 +68,11 @@ class Job:
     plan: config.Plan
     seed: int
     #: The batch of so many windows from a place in the data on.
-    batch: Callable[[int, int], TokenBatch]
-    #: Held-out nats per token, bits per byte, and the number of tokens they are over.
-    evaluate: Callable[[], tuple[float, float, int]]
-    #: The fixed sentence, as it goes on after so many steps.
-    sample: Callable[[int], events.Sampled]
+    batch: Callable[[int, int], Batch]
+    #: How the model does on held-out data.
+    evaluate: Callable[[], HeldOut]
+    #: What the model makes of the fixed sentence after so many steps, where it makes anything.
+    sample: Callable[[int], events.Sampled | None]
     #: Puts a checkpoint on the shelf: step, content, whether it is the best.
     save: Callable[[int, Checkpoint, bool], Path]
     #: What every checkpoint says besides: the config and the plan, as JSON.
@@ -126,7 +136,7 @@ class _Loop:
         for observer in self.observers:
             observer(event)
 
-    def batch_of(self, step: int) -> TokenBatch:
+    def batch_of(self, step: int) -> Batch:
         """The batch of the update that follows `step` updates."""
         size = self.job.settings.batch_size
         return self.job.batch(step * size, size)
@@ -159,7 +169,7 @@ class _Loop:
             return
         job, progress = self.job, self.progress
         rows, speed = self.meter.read()
-        good = [row for row in rows if not row[3]]
+        good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
             left = job.plan.total_steps - progress.step
@@ -168,9 +178,13 @@ class _Loop:
                 events.Logged(
                     step=first_bad,
                     total_steps=job.plan.total_steps,
-                    losses=tuple(row[0] for row in good),
-                    log_z=tuple(row[1] for row in good),
-                    grad_norms=tuple(row[2] for row in good),
+                    losses=tuple(row["loss_nats"] for row in good),
+                    parts=tuple(
+                        (name, tuple(row[name] for row in good))
+                        for name in good[0]
+                        if name not in ("loss_nats", "grad_norm", "blocked")
+                    ),
+                    grad_norms=tuple(row["grad_norm"] for row in good),
                     clip_norm=job.settings.clip_norm,
                     learning_rate=job.optimiser.learning_rate,
                     tokens=progress.tokens,
@@ -185,21 +199,24 @@ class _Loop:
     def evaluate(self) -> None:
         self.report()
         with self.aside_from_training():
-            loss, bits_per_byte, tokens = self.job.evaluate()
-            best = loss < self.progress.best_loss
+            found = self.job.evaluate()
+            best = found.loss_nats < self.progress.best_loss
             if best:
-                self.progress.best_loss = loss
+                self.progress.best_loss = found.loss_nats
             self.emit(
                 events.Evaluated(
                     step=self.progress.step,
-                    loss_nats=loss,
-                    bits_per_byte=bits_per_byte,
-                    tokens=tokens,
+                    loss_nats=found.loss_nats,
+                    over=found.over,
+                    unit=found.unit,
+                    measures=tuple(found.measures.items()),
                     best=best,
                 )
             )
-            self.emit(self.job.sample(self.progress.step))
-            self.last_evaluated = (self.progress.step, loss)
+            sampled = self.job.sample(self.progress.step)
+            if sampled is not None:
+                self.emit(sampled)
+            self.last_evaluated = (self.progress.step, found.loss_nats)
 
     def save(self) -> None:
         """Put the state on the shelf, unless it is there already or is not worth keeping."""
@@ -246,8 +263,7 @@ class _Loop:
         def write(folder: Path) -> None:
             save_tensors(folder / "model.safetensors", job.model.state_dict())
             save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
-            tokens = {"ids": batch.ids, "targets": batch.targets}
-            save_tensors(folder / "batch.safetensors", tokens)
+            save_tensors(folder / "batch.safetensors", batch.named_tensors())
             report = {"step": step, "what": culprit.what, "where": culprit.where}
             (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
 

@@ -19,22 +19,31 @@ class Meter:
     """A device buffer of `rows` updates, and a clock that can be stopped."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
-        self._buffer = torch.zeros(rows, 4, device=device)
+        self._rows = rows
+        self._device = device
+        self._names: tuple[str, ...] = ()
+        self._buffer = torch.empty(0)
         self._filled = 0
         self._tokens = 0
         self._seconds = 0.0
         self._since = time.perf_counter()
 
     def add(self, numbers: StepNumbers, n_tokens: int) -> None:
-        """Take in one update."""
-        row = (numbers.loss_nats, numbers.log_z, numbers.grad_norm, numbers.blocked)
-        self._buffer[self._filled] = torch.stack([value.float() for value in row])
+        """Take in one update; every update has the same parts."""
+        row = {"blocked": numbers.blocked, "grad_norm": numbers.grad_norm, **numbers.parts}
+        if not self._names:
+            self._names = tuple(row)
+            self._buffer = torch.zeros(self._rows, len(row), device=self._device)
+        self._buffer[self._filled] = torch.stack([row[name].float() for name in self._names])
         self._filled += 1
         self._tokens += n_tokens
 
-    def read(self) -> tuple[list[list[float]], float]:
-        """Each update's loss, log Z, gradient norm and gate; and tokens per second. Empties it."""
-        rows = _to_list(self._buffer[: self._filled])
+    def read(self) -> tuple[list[dict[str, float]], float]:
+        """Each update's gate, gradient norm and parts; and tokens per second. Empties it."""
+        rows = [
+            dict(zip(self._names, row, strict=True))
+            for row in _to_list(self._buffer[: self._filled])
+        ]
         self.pause()
         speed = self._tokens / self._seconds if self._seconds else 0.0
         self._filled, self._tokens, self._seconds = 0, 0, 0.0

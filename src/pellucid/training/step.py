@@ -6,64 +6,52 @@ how many steps there are, nor what is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.batches import IGNORED, LanguageModel, TokenBatch
+from pellucid.batches import Batch
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser, gate
 from pellucid.typed import backward
 
 Precision = Literal["float32", "bfloat16"]
+B = TypeVar("B", bound=Batch)
 
 
 @dataclass(frozen=True, slots=True)
 class StepNumbers:
-    """What one update measured; `blocked` is 1 once any value was not finite."""
+    """What one update measured; `blocked` is 1 once any value was not finite.
 
-    loss_nats: Float[Tensor, ""]
-    log_z: Float[Tensor, ""]
+    `parts` are those that the objective names, `loss_nats` among them.
+    """
+
+    parts: Mapping[str, Float[Tensor, ""]]
     grad_norm: Float[Tensor, ""]
     blocked: Float[Tensor, ""]
 
 
-def split_batch(batch: TokenBatch, parts: int) -> Iterator[TokenBatch]:
-    """The batch in equal parts, each with its own number of supervised tokens."""
-    if parts == 1:
-        yield batch
-        return
-    rows = batch.ids.shape[0] // parts
+def split_batch(batch: B, parts: int) -> Iterator[B]:
+    """The batch in equal parts."""
+    rows = batch.rows // parts
     for start in range(0, rows * parts, rows):
-        part = slice(start, start + rows)
-        targets = batch.targets[part]
-        yield TokenBatch(
-            ids=batch.ids[part],
-            targets=targets,
-            n_supervised=int((targets != IGNORED).sum()),
-            documents=None if batch.documents is None else batch.documents[part],
-        )
+        yield batch if parts == 1 else batch.part(slice(start, start + rows))
 
 
-def to_device(batch: TokenBatch, device: torch.device) -> TokenBatch:
+def to_device(batch: B, device: torch.device) -> B:
     """The batch on `device`; pinned first where that lets the copy overlap with computing."""
     if device.type == "cpu":
         return batch
 
     def moved(tensor: Tensor) -> Tensor:
-        tensor = tensor.pin_memory() if device.type == "cuda" else tensor
-        return tensor.to(device, non_blocking=True)
+        pinned = device.type == "cuda" and tensor.device.type == "cpu"
+        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
 
-    return TokenBatch(
-        ids=moved(batch.ids),
-        targets=moved(batch.targets),
-        n_supervised=batch.n_supervised,
-        documents=None if batch.documents is None else moved(batch.documents),
-    )
+    return batch.changed(moved)
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
@@ -72,9 +60,9 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 
 
 def accumulate(
-    model: LanguageModel,
+    model: Any,
     objective: Objective,
-    batch: TokenBatch,
+    batch: Batch,
     *,
     accumulation: int,
     device: torch.device,
@@ -87,7 +75,7 @@ def accumulate(
     sums: dict[str, Tensor] = {}
     for part in split_batch(batch, accumulation):
         with autocast(device, precision):
-            loss = objective(model, to_device(part, device), batch.n_supervised)
+            loss = objective(model, to_device(part, device))
         backward(loss.total)
         for name, value in (("total", loss.total), *loss.parts.items()):
             value = value.detach()
@@ -96,10 +84,10 @@ def accumulate(
 
 
 def update(
-    model: LanguageModel,
+    model: Any,
     objective: Objective,
     optimiser: Optimiser,
-    batch: TokenBatch,
+    batch: Batch,
     *,
     factor: float,
     clip_norm: float | None,
@@ -123,9 +111,5 @@ def update(
     opened = gate(optimiser.gradients(), sums["total"], clip_norm=clip_norm, blocked=blocked)
     optimiser.step(opened, factor)
     optimiser.zero_grad()
-    return StepNumbers(
-        loss_nats=sums["loss_nats"],
-        log_z=sums["log_z"],
-        grad_norm=opened.norm,
-        blocked=opened.blocked,
-    )
+    del sums["total"]
+    return StepNumbers(parts=sums, grad_norm=opened.norm, blocked=opened.blocked)
