@@ -95,13 +95,15 @@ class Text:
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
     With `drop_duplicates`, of documents with exactly the same text the first is kept. Rows with the
-    same prompt, source or text always come to the same side.
+    same prompt, source or text always come to the same side. `special` are tokens that the
+    tokenizer must have besides its own: a mask, for one.
     """
 
     corpus: Corpus
     tokenizer: Tokenizer
     held_out: float
     drop_duplicates: bool
+    special: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out <= 0.5:
