@@ -17,6 +17,23 @@ if TYPE_CHECKING:
     from pellucid.training import Event, Observer
 
 
+#: Flags that a run which is resumed has answered already.
+_OF_A_NEW_RUN = (
+    "objective",
+    "lora",
+    "preset",
+    "config",
+    "out",
+    "steps",
+    "tokens",
+    "minutes",
+    "epochs",
+    "seed",
+    "device",
+    "field",
+)
+
+
 def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
@@ -24,19 +41,45 @@ def add_to(verbs: Any) -> None:
         help="train a model on text",
         description="Train a model on text files, tables (.jsonl, .json, .csv, .tsv, .parquet; .gz "
         "or .zst) or folders of them (or - for standard input). Without any, on the documentation "
-        "in Python's standard library.",
+        "in Python's standard library. What is learnt is --objective; what it goes on from --from.",
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'
     )
+    parser.add_argument(
+        "--objective",
+        metavar="NAME",
+        help="what is learnt: next-token, mlm, spans, seq2seq, classification, sft, dpo, policy",
+    )
+    parser.add_argument(
+        "--from", dest="start", metavar="RUN", help="go on from the weights of a run or model"
+    )
+    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank only")
+    parser.add_argument(
+        "--reward",
+        metavar="M:F",
+        help="for policy: MODULE:FUNCTION, or RUN:CLASS of a classifier",
+    )
+    parser.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="which column of a row holds what, such as source=english; commas, or repeated",
+    )
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
-    parser.add_argument("--preset", metavar="NAME", help="where to start from (default: nano)")
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="what everything is taken from that is not said (default: nano)",
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
     parser.add_argument("--out", metavar="RUN", help="the run's folder (default: a new runs/...)")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=int, metavar="N", help="train for N updates")
     length.add_argument("--tokens", type=int, metavar="N", help="train on N tokens")
     length.add_argument("--minutes", type=float, metavar="N", help="train for about N minutes")
+    length.add_argument("--epochs", type=float, metavar="N", help="go N times through the data")
     parser.add_argument("--seed", type=int, metavar="S", help="of weights, order and dropout")
     parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--resume", metavar="RUN", help="go on from a run's latest checkpoint")
@@ -77,6 +120,7 @@ def call(arguments: argparse.Namespace) -> None:
         if arguments.resume is not None:
             run = runs.resume(
                 arguments.resume,
+                reward=arguments.reward,
                 observers=observers,
                 show=not arguments.json,
                 allow_drift=arguments.allow_drift,
@@ -84,13 +128,19 @@ def call(arguments: argparse.Namespace) -> None:
         else:
             run = runs.train(
                 arguments.paths,
+                objective=arguments.objective,
+                start=arguments.start,
+                reward=arguments.reward,
+                lora=arguments.lora,
                 field=arguments.field,
-                preset=arguments.preset or "nano",
+                columns=[name for given in arguments.columns for name in given.split(",")],
+                preset=arguments.preset,
                 config_file=arguments.config,
                 out=arguments.out,
                 steps=arguments.steps,
                 tokens=arguments.tokens,
                 minutes=arguments.minutes,
+                epochs=arguments.epochs,
                 seed=arguments.seed,
                 device=arguments.device,
                 settings=arguments.set,
@@ -106,9 +156,9 @@ def call(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    names = ("preset", "config", "out", "steps", "tokens", "minutes", "seed", "device", "field")
-    given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
-    given += ["--set"] if arguments.set else []
+    given = [f"--{name}" for name in _OF_A_NEW_RUN if getattr(arguments, name) is not None]
+    given += ["--from"] if arguments.start is not None else []
+    given += [f"--{name}" for name in ("set", "columns") if getattr(arguments, name)]
     given += ["PATH"] if arguments.paths else []
     if given:
         raise ConfigError(

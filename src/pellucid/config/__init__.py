@@ -11,14 +11,21 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.codec import decode, encode, parse_toml, to_toml
+from pellucid.config.codec import decode, encode, overlay, parse_toml, to_toml
 from pellucid.config.feed_forward import (
     MLP,
     Activation,
     FeedForward,
     GatedMLP,
 )
-from pellucid.config.heads import ClassificationHead, Head, HeadTransform, LanguageHead, NoHead
+from pellucid.config.heads import (
+    PLAIN_HEAD,
+    ClassificationHead,
+    Head,
+    HeadTransform,
+    LanguageHead,
+    NoHead,
+)
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -125,6 +132,7 @@ from pellucid.config.training import (
 
 __all__ = [
     "MLP",
+    "PLAIN_HEAD",
     "SGD",
     "ALiBi",
     "Activation",
@@ -228,6 +236,7 @@ __all__ = [
     "YaRN",
     "decode",
     "encode",
+    "overlay",
     "parse_toml",
     "run_from_table",
     "run_to_toml",

@@ -1,4 +1,4 @@
-"""`nano-encoder` and `nano-pair`: the blocks of `nano`, looking both ways, and as reader and writer.
+"""`nano-encoder`, `nano-pair`: the blocks of `nano`, seeing both ways, and as reader and writer.
 
 What they are trained for by default is to fill masked words, and to write a text while reading
 another.
@@ -22,6 +22,7 @@ assert isinstance(_DECODER.attention, MultiHead)
 
 NANO_ENCODER = replace(
     NANO,
+    text=replace(NANO.text, special=("<mask>",)),
     model=replace(NANO.model, encoder=_DECODER, decoder=None),
     objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
 )

@@ -5,6 +5,7 @@ Comes in: a config, a machine. Goes out: a `Plan`, or a refusal by name. It does
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable
 from typing import assert_never
@@ -13,6 +14,7 @@ import torch
 
 from pellucid import config
 from pellucid.errors import ConfigError, RunError
+from pellucid.runs.tasks import Task
 
 #: Said when a plan cannot be kept.
 _DRIFT = "the rest of the run would not be bit for bit what it was: pass --allow-drift to go on so"
@@ -62,15 +64,18 @@ def device_name(device: torch.device) -> str:
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def count_steps(run: config.Run, seconds_per_step: Callable[[], float]) -> int:
+def count_steps(
+    settings: config.Training, task: Task, seconds_per_step: Callable[[], float]
+) -> int:
     """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
-    settings = run.training
-    tokens = settings.batch_size * run.model.context_length
+    rows = settings.batch_size
     match settings.budget:
         case config.Steps(count=count):
             return count
         case config.Tokens(count=count):
-            return -(-count // tokens)
+            return math.ceil(count / (rows * task.tokens_per_row))
+        case config.Epochs(count=count):
+            return max(1, round(count * task.rows_per_epoch / rows))
         case config.Minutes(count=count):
             # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
             # take their share
