@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pellucid.cli import (
     attach,
     data,
+    distill,
     draw,
     embed,
     equations,
@@ -32,6 +33,7 @@ from pellucid.cli import (
     score,
     tokenizer,
     train,
+    translate,
     verify_resume,
 )
 from pellucid.cli.machine import settle
@@ -42,7 +44,9 @@ from pellucid.version import __version__
 
 _VERBS = (
     train,
+    distill,
     generate,
+    translate,
     fill,
     embed,
     explain,

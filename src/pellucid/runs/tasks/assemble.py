@@ -1,6 +1,7 @@
 """The one door from a config to a task.
 
-Comes in: what is given. Goes out: a `Task`. No other file of this folder asks which objective it is.
+Comes in: what is given. Goes out: a `Task`. No other file of this folder asks which objective it
+is.
 """
 
 from __future__ import annotations
