@@ -20,11 +20,14 @@ from pellucid.training import HeldOut, Precision
 
 def reading_on(given: Given) -> Task:
     """Windows of a text; judged by nats per token and bits per byte."""
-    run, model, tokenizer, text = given.run, given.model, given.tokenizer, given.data
-    assert isinstance(text, PreparedText)
+    run, model, tokenizer, text = given.run, given.model, given.tokenizer, given.text
     order = text_order(run, text)
     return Task(
-        objective=assemble(run.objective),
+        objective=assemble(
+            config.NextToken(label_smoothing=0.0, z_loss=0.0)
+            if isinstance(run.objective, config.Distillation)
+            else run.objective
+        ),
         batch=order.batch,
         rows_per_epoch=order.windows_per_epoch,
         tokens_per_row=run.model.context_length,

@@ -1,4 +1,4 @@
-"""What an objective needs besides a model: batches, a way to be judged, a sentence to show.
+"""What an objective needs besides a model: batches, a way to be judged, something to show.
 
 Comes in: nothing. Goes out: types. It does not know any particular objective.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.examples import PreparedExamples
+from pellucid.examples import Examples, StoredExamples
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.runs.folder import RunFolder
@@ -18,8 +18,10 @@ from pellucid.text import PreparedText, Tokenizer
 from pellucid.training import Example, HeldOut, Precision, Sampled
 
 Fact = tuple[str, str]
-#: What a reward is asked: the row that the prompt came from, and the answer.
+#: What an answer to the prompt of a row is worth.
 Reward = Callable[[dict[str, object], str], float]
+#: How a model does on examples.
+Judge = Callable[[Examples, Precision], HeldOut]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +32,20 @@ class Given:
     folder: RunFolder
     model: Transformer
     tokenizer: Tokenizer
-    data: PreparedText | PreparedExamples
+    data: PreparedText | StoredExamples
     reward: Reward | None = None
+
+    @property
+    def text(self) -> PreparedText:
+        """The data, where they are documents."""
+        assert isinstance(self.data, PreparedText)
+        return self.data
+
+    @property
+    def examples(self) -> StoredExamples:
+        """The data, where they are rows."""
+        assert isinstance(self.data, StoredExamples)
+        return self.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +60,7 @@ class Task:
     batch: Callable[[int, int], Batch]
     rows_per_epoch: int
     tokens_per_row: float
-    #: How the model does on held-out data.
+    #: How the model does on held-out data, or a part of them, while it trains.
     evaluate: Callable[[Precision], HeldOut]
     #: What the model makes of something fixed after so many steps.
     sample: Callable[[int], Sampled | None]
@@ -56,3 +70,5 @@ class Task:
     facts: tuple[Fact, ...] = field(default=())
     #: One example as it is trained on.
     example: Example | None = None
+    #: How the model does on any examples of this form, where the data are rows.
+    judge: Judge | None = None
