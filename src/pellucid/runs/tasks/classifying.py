@@ -23,7 +23,6 @@ from pellucid.runs.tasks.judging import facts_of_examples, judged, some_of
 from pellucid.runs.tasks.task import Fact, Given, Task
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
 
-
 Probabilities = npt.NDArray[Any]
 
 

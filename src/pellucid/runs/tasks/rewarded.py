@@ -23,13 +23,12 @@ from pellucid.generation import Continuation, Sampling, generate_after
 from pellucid.objectives import (
     LazyLogits,
     Reference,
+    asked,
     assemble,
     assemble_advantages,
-    asked,
     at_rest,
     token_log_p,
 )
-from pellucid.runs.example import example_of
 from pellucid.runs.plan import find_precision
 from pellucid.runs.tasks.judging import some_of
 from pellucid.runs.tasks.preferring import answered
