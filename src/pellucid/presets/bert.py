@@ -52,7 +52,7 @@ def _bert(*, n_layers: int, n_heads: int, d_model: int) -> Run:
         GPT2,
         text=replace(
             GPT2.text,
-            tokenizer=WordPiece(vocab_size=30_522, lowercase=True),
+            tokenizer=WordPiece(vocab_size=30_521, lowercase=True),
             special=("[MASK]",),
         ),
         objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
