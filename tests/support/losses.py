@@ -170,6 +170,12 @@ DIVERGENCE_ROWS: dict[str, Row] = {
         [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED[:1]],
         options=WARM,
     ),
+    **loss(
+        "jensen_shannon_of_logits",
+        (LOGITS, OTHER),
+        [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED],
+        options=WARM,
+    ),
     "relative_entropy": Row((P, np.abs(LOGITS)), hand=maths.relative_entropy_grad, extremes=APART),
     "relative_entropy_grad": Row(
         (P, np.abs(LOGITS), GRAD), smooth=False, extremes=[(*x, x[0]) for x in APART]

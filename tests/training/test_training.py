@@ -46,7 +46,9 @@ def test_accumulated_gradients_equal_the_large_batch(ignored: list[int], parts: 
     targets = ids[:, 1:].clone()
     for row, count in enumerate(ignored):
         targets[row, :count] = IGNORED
-    batch = TokenBatch(ids[:, :-1], targets, int((targets != IGNORED).sum()))
+    batch = TokenBatch(
+        ids=ids[:, :-1], targets=targets, n_supervised=int((targets != IGNORED).sum())
+    )
     results = []
     for accumulation in (1, parts):
         model.zero_grad()
@@ -204,9 +206,9 @@ def test_a_bad_update_in_mid_run_leaves_weights_and_checkpoints_as_they_were(
     calls = {"n": 0}
     plain = NextToken.__call__
 
-    def explode(self, model, batch, n_supervised):  # type: ignore[no-untyped-def]
+    def explode(self, model, batch):  # type: ignore[no-untyped-def]
         calls["n"] += 1
-        loss = plain(self, model, batch, n_supervised)
+        loss = plain(self, model, batch)
         if calls["n"] == 3 * 2 + 2 * 6 + 1:  # three timed repeats, six updates, in two parts each
             loss.total.data.fill_(math.nan)
             return type(loss)(total=loss.total * math.nan, parts=loss.parts)

@@ -18,12 +18,19 @@ from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
 from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
+from pellucid.optim.proximal import penalties_of
 
 
 def assemble_optimiser(
-    optimiser: config.Optimiser, named: Iterable[tuple[str, nn.Parameter]]
+    optimiser: config.Optimiser,
+    named: Iterable[tuple[str, nn.Parameter]],
+    penalties: Iterable[config.ElasticNet] = (),
 ) -> Optimiser:
-    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters."""
+    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters.
+
+    Raises:
+        ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
+    """
     names = dict(named)
     groups = group(names.items())
     match optimiser:
@@ -59,7 +66,8 @@ def assemble_optimiser(
             parts = [muon, _adamw(optimiser.rest, [groups.embeddings, groups.vectors])]
         case _:
             assert_never(optimiser)
-    return Optimiser(parts, names, groups.every)
+    strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in penalties)
+    return Optimiser(parts, names, groups.every, penalties_of(strengths, names))
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:
