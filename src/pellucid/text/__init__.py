@@ -9,21 +9,32 @@ from pellucid.text.ends import settings_for
 from pellucid.text.files import documents_from, read_pieces
 from pellucid.text.framing import Framing
 from pellucid.text.from_file import beginning_with, tokenizer_from
+from pellucid.text.masking import MaskedOrder, Masking, masked_windows, masking_for
 from pellucid.text.merges import Step, WordMerges, replay
 from pellucid.text.order import Order, windows
 from pellucid.text.sentencepiece import llama2c_tokenizer_from
 from pellucid.text.shards import PreparedText, Shard, check_tokenizer, open_prepared, prepare
+from pellucid.text.spans import SpanOrder, Spans, span_windows, spans_for
 from pellucid.text.split import Parts, Side, Split, part, split
 from pellucid.text.standard_library import standard_library_docs
 from pellucid.text.streams import Piped
 from pellucid.text.survey import Survey, survey
 from pellucid.text.tokenizers import Tokenizer, train_bytes
+from pellucid.text.vocabulary import (
+    mask_id_of,
+    sentinels_of,
+    vocabulary_of,
+    with_mask,
+    with_sentinels,
+)
 
 __all__ = [
     "Corpus",
     "Counts",
     "Document",
     "Framing",
+    "MaskedOrder",
+    "Masking",
     "Measure",
     "Order",
     "Parts",
@@ -33,6 +44,8 @@ __all__ = [
     "Remembered",
     "Shard",
     "Side",
+    "SpanOrder",
+    "Spans",
     "Split",
     "Step",
     "Survey",
@@ -50,6 +63,9 @@ __all__ = [
     "hashed",
     "id_type",
     "llama2c_tokenizer_from",
+    "mask_id_of",
+    "masked_windows",
+    "masking_for",
     "measure",
     "open_prepared",
     "part",
@@ -57,12 +73,18 @@ __all__ = [
     "prepare",
     "read_pieces",
     "replay",
+    "sentinels_of",
     "settings_for",
+    "span_windows",
+    "spans_for",
     "split",
     "standard_library_docs",
     "survey",
     "tokenizer_from",
     "train_bytes",
     "training_texts",
+    "vocabulary_of",
     "windows",
+    "with_mask",
+    "with_sentinels",
 ]
