@@ -32,6 +32,7 @@ def assemble_optimiser(
         ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
     """
     names = dict(named)
+    parts: list[torch.optim.Optimizer]
     groups = group(names.items())
     match optimiser:
         case config.AdamW():
@@ -56,18 +57,25 @@ def assemble_optimiser(
                 )
             ]
         case config.Muon():
-            muon = Muon(
-                groups.hidden.parameters.values(),
-                lr=optimiser.learning_rate,
-                momentum=optimiser.momentum,
-                weight_decay=optimiser.weight_decay,
-                newton_schulz_steps=optimiser.newton_schulz_steps,
-            )
-            parts = [muon, _adamw(optimiser.rest, [groups.embeddings, groups.vectors])]
+            rest = [groups.embeddings, groups.vectors]
+            # torch's refuse to have nothing to do, as where adapters are all that moves
+            parts = [_muon(optimiser, groups.hidden)] if groups.hidden.parameters else []
+            if any(other.parameters for other in rest):
+                parts.append(_adamw(optimiser.rest, rest))
         case _:
             assert_never(optimiser)
     strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in penalties)
     return Optimiser(parts, names, groups.every, penalties_of(strengths, names))
+
+
+def _muon(muon: config.Muon, hidden: Group) -> torch.optim.Optimizer:
+    return Muon(
+        hidden.parameters.values(),
+        lr=muon.learning_rate,
+        momentum=muon.momentum,
+        weight_decay=muon.weight_decay,
+        newton_schulz_steps=muon.newton_schulz_steps,
+    )
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:

@@ -62,6 +62,9 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
         elif "embedding" in name or ".positions." in name or name.startswith("head."):
             embeddings[name] = parameter
         else:
+            # The two matrices of an adapter are hidden ones too: each multiplies hidden states, so
+            # what Muon says of a matrix holds of each. Decay draws their product, and not the
+            # weights beside them, towards zero: back to the base.
             hidden[name] = parameter
     return Groups(
         hidden=Group("hidden matrices", True, hidden),
