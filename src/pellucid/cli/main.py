@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pellucid.cli import (
     attach,
+    classify,
     data,
     draw,
     embed,
@@ -45,6 +46,7 @@ _VERBS = (
     generate,
     fill,
     embed,
+    classify,
     explain,
     score,
     evaluate,

@@ -16,7 +16,7 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
-from pellucid.model.heads import Head, HeadTransform
+from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
@@ -41,6 +41,7 @@ __all__ = [
     "BatchNorm",
     "Block",
     "BucketedBias",
+    "Classes",
     "CrossAttention",
     "Encoded",
     "GatedMLP",

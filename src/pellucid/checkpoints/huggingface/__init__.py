@@ -5,6 +5,7 @@ config and a model with its weights; and the other way. What a family is, is dat
 in `families/`. What is not known by name is refused by name.
 """
 
+from pellucid.checkpoints.huggingface.classes import MULTI_LABEL, SINGLE_LABEL
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.read import Published, open_published
@@ -12,6 +13,8 @@ from pellucid.checkpoints.huggingface.write import choose_family, write_publishe
 
 __all__ = [
     "FAMILIES",
+    "MULTI_LABEL",
+    "SINGLE_LABEL",
     "Published",
     "choose_family",
     "is_huggingface",
