@@ -63,6 +63,7 @@ DOES: dict[str, tuple[str, ...]] = {
     "evaluate": ("evaluate", "RUN", "TEXT"),
     "fill": ("fill", "RUN", MASKED),
     "embed": ("embed", "RUN", "the cat"),
+    "classify": ("classify", "RUN", "the cat"),
     "resume": ("train", "--resume", "RUN"),
     "verify": ("verify-resume", "RUN"),
     "report": ("report", "RUN"),
@@ -96,6 +97,21 @@ REFUSED: dict[str, dict[str, str]] = {
         "report": "has recorded nothing yet",
     },
 }
+for _refused in REFUSED.values():
+    _refused["classify"] = "this model has no head for classes"
+REFUSED["encoder with classes"] = REFUSED["encoder"] | {
+    "fill": "this model names the class of a text: it gives no token a probability"
+}
+del REFUSED["encoder with classes"]["classify"]
+REFUSED["decoder with classes"] = {
+    **REFUSED["decoder"],
+    **dict.fromkeys(
+        ("generate", "beams", "score", "next", "explain", "evaluate"),
+        "this model names the class of a text: it gives no token a probability",
+    ),
+    "resume": "objective NextToken trains a decoder alone",
+}
+del REFUSED["decoder with classes"]["classify"]
 REFUSED["encoder without head"] = REFUSED["encoder"] | {"fill": "this model has no head"}
 REFUSED["decoder without head"] = {
     **REFUSED["decoder"],

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from pellucid.cli import (
     attach,
+    classify,
     data,
     distill,
     draw,
@@ -49,6 +50,7 @@ _VERBS = (
     translate,
     fill,
     embed,
+    classify,
     explain,
     score,
     evaluate,

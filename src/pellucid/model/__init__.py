@@ -27,7 +27,7 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
-from pellucid.model.heads import Head, HeadTransform
+from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -53,6 +53,7 @@ __all__ = [
     "BatchNorm",
     "Block",
     "BucketedBias",
+    "Classes",
     "CrossAttention",
     "Encoded",
     "GatedMLP",

@@ -7,7 +7,7 @@ from pellucid.text.documents import Document, Piece, Tally, pieces_of
 from pellucid.text.encoding import Counts, Watch, encoded, hashed, id_type, training_texts
 from pellucid.text.ends import settings_for
 from pellucid.text.files import documents_from, read_pieces
-from pellucid.text.framing import Framing
+from pellucid.text.framing import Cut, Framing
 from pellucid.text.from_file import beginning_with, tokenizer_from
 from pellucid.text.masking import MaskedOrder, Masking, masked_windows, masking_for
 from pellucid.text.merges import Step, WordMerges, replay
@@ -31,6 +31,7 @@ from pellucid.text.vocabulary import (
 __all__ = [
     "Corpus",
     "Counts",
+    "Cut",
     "Document",
     "Framing",
     "MaskedOrder",

@@ -11,6 +11,7 @@ from pellucid.checkpoints.huggingface.adapter import (
     read_adapter,
     write_adapter,
 )
+from pellucid.checkpoints.huggingface.classes import MULTI_LABEL, SINGLE_LABEL
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.read import Published, open_published
@@ -19,6 +20,8 @@ from pellucid.checkpoints.huggingface.write import choose_family, write_publishe
 __all__ = [
     "FAMILIES",
     "Adapter",
+    "MULTI_LABEL",
+    "SINGLE_LABEL",
     "Published",
     "choose_family",
     "is_adapter",
