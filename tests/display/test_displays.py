@@ -283,7 +283,7 @@ def test_a_resumed_run_does_not_call_a_worse_loss_its_best() -> None:
 
 
 def test_the_best_loss_stays_when_a_later_one_is_worse() -> None:
-    worse = replace(EVALUATED, step=400, bits_per_byte=1.9, best=False)
+    worse = replace(EVALUATED, step=400, measures=(("bits_per_byte", 1.9),), best=False)
     shown = frame(*WHOLE, worse)
     assert "1.9000 bits/byte" in shown
     assert "best      1.5129 bits/byte @300" in shown
