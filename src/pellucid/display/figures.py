@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pellucid.display.names import guessing, in_order, measured, nats_per
+from pellucid.display.names import guessing, measured, nats_per, news
 from pellucid.display.numbers import duration, short, size
 from pellucid.display.plain import mean_of
 from pellucid.display.words import fitted, visible
@@ -65,7 +65,7 @@ def cells(known: Known, columns: int) -> list[str]:
         for part, values in ((measured(name), values) for name, values in here)
         if part.in_panel and values
     ]
-    further = [] if known.evaluated is None else in_order(known.evaluated.measures)[1:]
+    further = [] if known.evaluated is None else news(known.evaluated.measures)[1:]
     held_out = [(measure.label, measure.number(value)) for measure, value in further]
     return _rows("train", trained, columns) + _rows("held-out", held_out, columns)
 
@@ -86,9 +86,10 @@ def _telling(evaluated: events.Evaluated | None) -> str:
     """The measure that says most; the loss, where nothing else was measured."""
     if evaluated is None:
         return "–"
-    if not evaluated.measures:
+    told = news(evaluated.measures)
+    if not told:
         return f"{evaluated.loss_nats:.4f} {nats_per(evaluated.unit)}"
-    measure, value = in_order(evaluated.measures)[0]
+    measure, value = told[0]
     return visible(measure.with_unit(value))
 
 

@@ -190,6 +190,11 @@ def in_order(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]
     return sorted(known, key=lambda each: _ORDER.get(each[0].name, len(_ORDER)))
 
 
+def news(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]]:
+    """Those of them that are for who watches, the most telling first."""
+    return [each for each in in_order(values) if each[0].in_panel]
+
+
 def nats_per(unit: str) -> str:
     """tokens -> nats/token: the unit of a loss over terms of that kind."""
     return f"nats/{one_of(unit)}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pellucid.display.example import example_lines
-from pellucid.display.names import guessing, in_order, measured, nats_per
+from pellucid.display.names import guessing, measured, nats_per, news
 from pellucid.display.numbers import duration, short, size
 from pellucid.display.words import one_line, visible
 from pellucid.training import events
@@ -108,7 +108,7 @@ def mean_of(values: Sequence[float]) -> float:
 def evaluated_line(event: events.Evaluated) -> str:
     """The held-out loss, and what else was measured, the most telling first."""
     told = [f"{event.loss_nats:.4f} {nats_per(event.unit)}"]
-    told += [measure.with_unit(value) for measure, value in in_order(event.measures)]
+    told += [measure.with_unit(value) for measure, value in news(event.measures)]
     best = " (best)" if event.best else ""
     return f"step {event.step} held-out loss {', '.join(told)}{best}"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pellucid.display import visible
-from pellucid.display.names import in_order, one_of
+from pellucid.display.names import news, one_of
 from pellucid.display.numbers import duration, short
 from pellucid.report.chart import svg
 from pellucid.report.charts import charts
@@ -111,9 +111,10 @@ def _tiles(story: Story) -> str:
 
 def _telling(best: events.Evaluated) -> list[tuple[str, str, str]]:
     """The measure that says most of the best checkpoint, where anything was measured."""
-    if not best.measures:
+    told = news(best.measures)
+    if not told:
         return [("best held-out", f"step {best.step:,}", "")]
-    measure, value = in_order(best.measures)[0]
+    measure, value = told[0]
     return [("best held-out", measure.number(value), f"{measure.title}, at step {best.step:,}")]
 
 
