@@ -16,7 +16,8 @@ import pytest
 from pellucid.cli import main
 from pellucid.errors import RunError
 from pellucid.report import tell, write_report
-from pellucid.report.page import charts, page
+from pellucid.report.charts import charts
+from pellucid.report.page import page
 from pellucid.report.story import MOST_POINTS
 from pellucid.runs import read_events
 from pellucid.training import Event, events

@@ -34,6 +34,7 @@ from pellucid.training import (
 )
 from pellucid.training.non_finite import find_culprit
 from pellucid.training.randomness import generator_states, restore_generators, seed_step
+from support.events import LOGGED
 from support.models import VARIANTS, build, random_ids
 from support.tiny import train_tiny
 
@@ -141,6 +142,26 @@ def test_events_survive_the_file(value: float, text: str) -> None:
 def test_a_text_that_reads_nan_stays_a_text() -> None:
     event = Sampled(step=1, sentence="nan", next_tokens=(), continuation="inf")
     assert from_record(to_record(event)) == event
+
+
+def test_records_of_an_earlier_version_are_read_as_they_would_be_written_now() -> None:
+    old = to_record(LOGGED)
+    del old["parts"], old["unit"]
+    old["log_z"] = [1.0] * 9 + [{"float": "nan"}]
+    read = from_record(json.loads(json.dumps(old)))
+    assert isinstance(read, Logged)
+    assert read.part("log_z")[:9] == (1.0,) * 9
+    assert math.isnan(read.part("log_z")[9])
+    assert read.unit == "tokens"
+    fields = {"step": 3, "loss_nats": 2.5, "bits_per_byte": 1.5, "tokens": 70, "best": True}
+    assert from_record({"event": "Evaluated", **fields}) == Evaluated(
+        step=3,
+        loss_nats=2.5,
+        over=70,
+        unit="tokens",
+        measures=(("bits_per_byte", 1.5),),
+        best=True,
+    )
 
 
 def test_a_step_draws_the_same_numbers_whatever_was_drawn_before() -> None:

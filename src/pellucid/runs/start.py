@@ -21,6 +21,7 @@ from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.load import load, read_config
 from pellucid.runs.published import published_config
 
+
 def fill_body(
     model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
 ) -> tuple[str, ...]:

@@ -79,6 +79,8 @@ class Job:
     facts: Mapping[str, Any]
     #: Where the state goes when a value is not finite.
     aside: Path
+    #: What the loss is a mean over: tokens, texts, pairs or prompts.
+    unit: str = "tokens"
 
 
 def train(
@@ -191,6 +193,7 @@ class _Loop:
                     tokens_per_second=speed,
                     seconds_left=left * seconds_per_step,
                     memory_bytes=memory_in_use(self.device),
+                    unit=job.unit,
                 )
             )
         if len(good) < len(rows):

@@ -19,9 +19,9 @@ from pellucid.checkpoints.huggingface.write import choose_family, write_publishe
 
 __all__ = [
     "FAMILIES",
-    "Adapter",
     "MULTI_LABEL",
     "SINGLE_LABEL",
+    "Adapter",
     "Published",
     "choose_family",
     "is_adapter",
