@@ -21,52 +21,8 @@ from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.load import load, read_config
 from pellucid.runs.published import published_config
 
-
-def fill_body(
-    model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
-) -> tuple[str, ...]:
-    """Give a model the weights that it shares with another; what is new keeps its own.
-
-    Of the head and the pooler, tensors may be missing, left over or of another shape; the rest has
-    to be there and to fit. Gives back the names of what is new.
-
-    Raises:
-        CheckpointError: the bodies differ; says in which tensors. Or the model has no weights.
-    """
-    wanted = model.state_dict()
-    fits = {
-        name: tensors[name]
-        for name, tensor in wanted.items()
-        if name in tensors and tensors[name].shape == tensor.shape
-    }
-    if wrong := [
-        said
-        for name in dict.fromkeys((*wanted, *tensors))
-        if name not in fits and not name.startswith(_HEADS)
-        for said in [_difference(name, wanted.get(name), tensors.get(name))]
-    ]:
-        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise CheckpointError(
-            "the model to start from has another body than this one: "
-            f"{'; '.join(wrong[:3])}{more}; take its config, all but the head"
-        )
-    new = tuple(name for name in wanted if name not in fits)
-    if new and model.device.type == "meta":
-        raise CheckpointError(
-            f"{new[0]} is not in the model to start from, and was not drawn: build the model with "
-            "weights of its own first"
-        )
-    model.load_state_dict(fits, strict=False, assign=model.device.type == "meta")
-    model.to(device)
-    return new
-
-
-def _difference(name: str, here: Tensor | None, there: Tensor | None) -> str:
-    if there is None:
-        return f"it has no {name}"
-    if here is None:
-        return f"it has {name}, which this one has not"
-    return f"{name} is {tuple(there.shape)} there and {tuple(here.shape)} here"
+#: What stands on the last states: another task has another.
+_HEADS = ("head.", "head_transform.", "head_bias", "classifier.", "pooler.")
 
 
 def config_of(path: Path) -> config.Run:
