@@ -7,6 +7,7 @@ tokenizer. It does not know how to read or encode anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pellucid.config.checks import at_least
 from pellucid.config.rows import Rows
@@ -95,15 +96,15 @@ class Text:
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
     With `drop_duplicates`, of documents with exactly the same text the first is kept. Rows with the
-    same prompt, source or text always come to the same side. `special` are tokens that the
-    tokenizer must have besides its own: a mask, for one.
+    same prompt, source or text always come to the same side. `special` says what the
+    tokenizer must have besides: a "mask" for hidden tokens, "sentinels" for spans that are cut out.
     """
 
     corpus: Corpus
     tokenizer: Tokenizer
     held_out: float
     drop_duplicates: bool
-    special: tuple[str, ...] = ()
+    special: tuple[Literal["mask", "sentinels"], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out <= 0.5:

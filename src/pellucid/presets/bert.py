@@ -53,7 +53,7 @@ def _bert(*, n_layers: int, n_heads: int, d_model: int) -> Run:
         text=replace(
             GPT2.text,
             tokenizer=WordPiece(vocab_size=30_521, lowercase=True),
-            special=("[MASK]",),
+            special=("mask",),
         ),
         objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
         model=Transformer(

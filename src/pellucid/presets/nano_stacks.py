@@ -22,7 +22,7 @@ assert isinstance(_DECODER.attention, MultiHead)
 
 NANO_ENCODER = replace(
     NANO,
-    text=replace(NANO.text, special=("<mask>",)),
+    text=replace(NANO.text, special=("mask",)),
     model=replace(NANO.model, encoder=_DECODER, decoder=None),
     objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pellucid.config import (
     AdamW,
@@ -43,15 +43,15 @@ class Goal:
 
     `preset` is what a run starts from where no other is named. `head` is what the model needs on
     top, where that is not its own. `tuning` is laid over the preset where the run goes on from
-    trained weights, which bear smaller steps only. `special` are tokens that the tokenizer must
-    have.
+    trained weights, which bear smaller steps only. `special` is what the tokenizer must have
+    besides.
     """
 
     what: str
     preset: str
     objective: Objective
     head: Head | None = None
-    special: tuple[str, ...] = ()
+    special: tuple[Literal["mask", "sentinels"], ...] = ()
     tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -83,14 +83,14 @@ GOALS: Mapping[str, Goal] = {
         what="fill masked tokens of a text that is seen both ways",
         preset="nano-encoder",
         objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
-        special=("<mask>",),
+        special=("mask",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
     "spans": Goal(
         what="write the spans that were cut out of a text",
         preset="nano-pair",
         objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
-        special=tuple(f"<extra_id_{n}>" for n in range(100)),
+        special=("sentinels",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
     "seq2seq": Goal(

@@ -71,7 +71,7 @@ def _t5(*, n_layers: int, n_heads: int, d_model: int, feed_forward: FeedForward)
         text=replace(
             GPT2.text,
             tokenizer=BytePairs(vocab_size=32_000),
-            special=tuple(f"<extra_id_{n}>" for n in range(100)),
+            special=("sentinels",),
         ),
         objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
         model=Transformer(

@@ -6,28 +6,14 @@ objectives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
 from pellucid import config
-from pellucid.examples import PreparedExamples, open_examples
+from pellucid.examples import open_examples
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.pace import Say, silent
+from pellucid.runs.ready import Data, Ready
 from pellucid.runs.rows import ready_rows
 from pellucid.runs.text import ready_text
-from pellucid.text import PreparedText, Tokenizer, check_tokenizer, open_prepared
-
-Data = PreparedText | PreparedExamples
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A tokenizer, what puts the encoded data into a folder, and the classes, where there are."""
-
-    tokenizer: Tokenizer
-    fill: Callable[[Path], Data]
-    classes: tuple[str, ...] | None = None
+from pellucid.text import check_tokenizer, open_prepared
 
 
 def ready_data(run: config.Run, say: Say, now: Say = silent) -> Ready:
@@ -47,7 +33,10 @@ def open_data(folder: RunFolder, run: config.Run) -> Data:
     Raises:
         TextError: a file is missing or damaged, or the tokenizer is another.
     """
-    read = open_examples if isinstance(run.text.corpus, config.Rows) else open_prepared
-    data = read(folder.text, verify=True)
-    check_tokenizer(folder.tokenizer, data.manifest)
-    return data
+    if isinstance(run.text.corpus, config.Rows):
+        examples = open_examples(folder.text, verify=True)
+        check_tokenizer(folder.tokenizer, examples.facts.tokenizer_sha256)
+        return examples
+    text = open_prepared(folder.text, verify=True)
+    check_tokenizer(folder.tokenizer, text.manifest.tokenizer_sha256)
+    return text
