@@ -81,7 +81,7 @@ def test_labels_are_numbers_or_a_yes_or_no_for_each_class() -> None:
     assert one.labels.dtype == torch.int64
     assert one.n_supervised == 2
     assert one.padding.sum(dim=1).tolist() == [2, 1]
-    several = examples_of({"ids": [[4, 5], [6]], "label": [[2, 0], []]})
+    several = examples_of({"ids": [[4, 5], [6]], "label": [[1, 0, 1], [0, 0, 0]]})
     many = ClassLabels(pad_id=0, longest=64, n_classes=3, several=True).batch(several, BOTH)
     assert many.labels.tolist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     assert many.labels.dtype == torch.float32
@@ -90,8 +90,13 @@ def test_labels_are_numbers_or_a_yes_or_no_for_each_class() -> None:
 @pytest.mark.parametrize("labels", [[0, 1], [], [3]])
 def test_labels_that_cannot_be_are_refused_with_the_row(labels: list[int]) -> None:
     examples = examples_of({"ids": [[4], [6]], "label": [[1], labels]})
-    with pytest.raises(TextError, match=r"row 2 has the classes .* one of 0 to 2 can be"):
-        ClassLabels(pad_id=0, longest=64, n_classes=3, several=False).batch(examples, BOTH)
+    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, several=False)
+    with pytest.raises(TextError, match=r"row 2 has the label .* number of one of 3 classes"):
+        collation.batch(examples, BOTH)
+    examples = examples_of({"ids": [[4], [6]], "label": [[1, 0, 1], labels]})
+    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, several=True)
+    with pytest.raises(TextError, match=r"row 2 has the label .* a 0 or 1 for each of 3 classes"):
+        collation.batch(examples, BOTH)
 
 
 def test_both_answers_follow_the_prompt_which_is_no_target() -> None:

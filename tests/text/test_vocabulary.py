@@ -52,6 +52,16 @@ def test_apostrophe_is_within_a_word_where_the_tokenizer_does_not_say_otherwise(
     assert words_in(MADE["word pieces"], "it's on") == ["it", "'", "s", "on"]
 
 
+def test_words_of_word_pieces_are_those_that_the_library_tells() -> None:
+    tokenizer = MADE["word pieces"]
+    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    text = " ".join(reversed(TEXTS[0].split())) + " unplayed, (plied) 1921!"
+    found = inner.encode(text, add_special_tokens=False)
+    assert len(set(found.word_ids)) < len(found.ids)
+    # what is unknown is a special token here, and a word of its own as it is there
+    assert vocabulary_of(tokenizer).words(np.array(found.ids)).tolist() == found.word_ids
+
+
 @pytest.mark.parametrize("kind", MADE)
 def test_special_tokens_are_words_of_their_own_and_not_ordinary(kind: str) -> None:
     tokenizer = MADE[kind]

@@ -97,7 +97,10 @@ class TwoTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLabels:
-    """Columns "ids" and "label" as a `LabelBatch`; with `several`, any number of classes a row."""
+    """Columns "ids" and "label" as a `LabelBatch`.
+
+    A label is the number of the class; with `several`, a 0 or 1 for each class.
+    """
 
     pad_id: int
     longest: int
@@ -121,19 +124,18 @@ class ClassLabels:
 
     def _labels(self, examples: Examples, chosen: Indices) -> torch.Tensor:
         labels = [examples.columns["label"][int(each)] for each in chosen]
+        length, end = (self.n_classes, 2) if self.several else (1, self.n_classes)
         for index, each in zip(chosen, labels, strict=True):
-            if (len(each) != 1 and not self.several) or (each >= self.n_classes).any():
+            if len(each) != length or (each >= end).any():
                 raise TextError(
-                    f"row {examples.rows[index]} has the classes {each.tolist()}, where "
-                    f"{'any' if self.several else 'one'} of 0 to {self.n_classes - 1} can be: "
-                    "prepare the rows anew, with multi_label where they have several"
+                    f"row {examples.rows[index]} has the label {each.tolist()}, where "
+                    f"{'a 0 or 1 for each' if self.several else 'the number of one'} of "
+                    f"{self.n_classes} classes is expected: prepare the rows anew, with "
+                    "multi_label where a text may have several"
                 )
-        if not self.several:
-            return from_numpy(np.concatenate(labels))
-        table = np.zeros((len(labels), self.n_classes), dtype=np.float32)
-        for row, each in zip(table, labels, strict=True):
-            row[each] = 1
-        return from_numpy(table)
+        if self.several:
+            return from_numpy(np.stack(labels).astype(np.float32))
+        return from_numpy(np.concatenate(labels))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

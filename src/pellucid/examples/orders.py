@@ -139,8 +139,9 @@ class Bucketed(Generic[B]):
             sizes = np.append(sizes, rest)
         # group t of the epoch is cut from what is sorted at the place that it has in `turns`
         turns = random.permutation(len(sizes))
-        cuts = np.split(by_length, np.cumsum(sizes[turns])[:-1])
-        groups = [cuts[place] for place in np.argsort(turns)]
+        ends = np.cumsum(sizes[turns])
+        begins = ends - sizes[turns]
+        groups = [by_length[begins[place] : ends[place]] for place in np.argsort(turns)]
         return np.concatenate([random.permutation(group) for group in groups])
 
 

@@ -38,7 +38,7 @@ _MANIFEST = "examples.json"
 _SIDES = ("train", "held_out")
 
 
-class Row(Protocol):
+class Numbered(Protocol):
     """An example: its columns as whole numbers, and the number of the row it was read from."""
 
     @property
@@ -52,7 +52,7 @@ class Row(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=Numbered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

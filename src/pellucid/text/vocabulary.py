@@ -51,7 +51,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
 
     Words are the tokenizer's own: of WordPiece, what does not begin with its "##" opens one. All
     others keep the white space before a word in its first token: there a word opens with white
-    space and with each sign that is no letter, digit, apostrophe or underscore, and after one.
+    space and with each sign that is no letter, digit or underscore, and after one.
     """
     table: dict[str, Any] = json.loads(tokenizer.to_json())
     added = {token["id"]: token["content"] for token in table["added_tokens"]}
@@ -74,7 +74,9 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
             text = symbol.replace("\u2581", " ")  # SentencePiece's mark of white space
             if by_bytes and token_id not in added:
                 text = (tokenizer.bytes_of(token_id) or b"").decode(errors="replace")
-            opens[token_id] = not _of_word(text[:1])
+            # "'s" goes on a word; an apostrophe alone, or before a sign, may be a quotation mark
+            goes_on_word = text[:1] in ("'", "\u2019") and _of_word(text[1:2])
+            opens[token_id] = not _of_word(text[:1]) and not goes_on_word
             closes[token_id] = not _of_word(text[-1:]) and text[-1:] != " "
     return Vocabulary(special, opens, closes, np.flatnonzero(known & ~special))
 
@@ -152,4 +154,4 @@ def _symbols(model: dict[str, Any]) -> dict[int, str]:
 
 def _of_word(character: str) -> bool:
     # what is no whole character ("\ufffd") is a part of one beyond ASCII: nearly always a letter
-    return character.isalnum() or character in ("'", "\u2019", "_", "\ufffd")
+    return character.isalnum() or character in ("_", "\ufffd")
