@@ -14,39 +14,9 @@ from pellucid import config
 from pellucid.checkpoints.huggingface import open_published, write_published
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
-from pellucid.presets import find
 from pellucid.runs.published import filled
-from support.models import with_attention
+from support.classes import DECODER, ENCODER, NAMES
 
-_BERT = find("bert-base").model
-assert _BERT.encoder is not None
-_NAMES = ("ham", "spam", "neither")
-ENCODER = replace(
-    _BERT,
-    vocab_size=23,
-    context_length=16,
-    d_model=16,
-    encoder=replace(
-        _BERT.encoder,
-        n_layers=2,
-        attention=replace(_BERT.encoder.attention, n_heads=4, n_kv_heads=4, d_head=4),
-        feed_forward=replace(_BERT.encoder.feed_forward, d_ff=24),
-    ),
-    head=config.ClassificationHead(classes=_NAMES, pooling="first", dropout=0.3, bias=True),
-)
-_LLAMA = replace(
-    with_attention(n_kv_heads=2),
-    head=config.ClassificationHead(classes=_NAMES, pooling="last", dropout=0.3, bias=False),
-)
-assert _LLAMA.decoder is not None
-DECODER = replace(
-    _LLAMA,
-    decoder=replace(
-        _LLAMA.decoder,
-        norm=config.RMSNorm(eps=1e-6),
-        feed_forward=config.GatedMLP(d_ff=24, activation="silu", bias=False),
-    ),
-)
 BOTH = {"bert": ENCODER, "llama": DECODER}
 
 
@@ -67,7 +37,7 @@ def test_classes_and_weights_come_back_as_they_were(family: str, tmp_path: Path)
     published = open_published(written(tmp_path, model))
     assert published.family == family
     assert isinstance(published.model.head, config.ClassificationHead)
-    assert published.model.head.names == _NAMES
+    assert published.model.head.names == NAMES
     ours, again = assemble(model, seed=1).eval(), filled(published, torch.device("cpu"))
     ids = torch.arange(12).reshape(2, 6)
     assert torch.equal(ours(ids), again(ids))

@@ -94,7 +94,7 @@ def has_several_labels(run: Run) -> bool:
 
 
 def _read(run: Run, texts: Sequence[str]) -> list[Cut]:
-    framing, rows = Framing(run.tokenizer), list[Cut]()
+    framing, rows = Framing.for_classes(run.tokenizer), list[Cut]()
     for place, text in enumerate(texts, start=1):
         called = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():

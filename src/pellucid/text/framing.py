@@ -46,6 +46,18 @@ class Framing:
         self._inner.encode_special_tokens = True
         self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
 
+    @classmethod
+    def for_classes(cls, tokenizer: Tokenizer) -> Framing:
+        """Texts whose class is asked for, for an encoder or a decoder.
+
+        A file with a post-processor that puts nothing around a text, such as GPT-2's, is taken at
+        its word: so its classifiers were trained.
+        """
+        framing = cls(tokenizer)
+        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        framing._says = framing._says or table["post_processor"] is not None
+        return framing
+
     def ids_of(self, text: str, *, called: str = "text") -> list[int]:
         """The ids of a text and of what frames it.
 
@@ -63,9 +75,11 @@ class Framing:
         """As `ids_of`, at most `longest` of them: the text's end is cut off, its frame stays.
 
         Raises:
-            TextError: as `ids_of`, and where the frame leaves no room for a text.
+            TextError: as `ids_of`; there is no token; or the frame leaves no room for a text.
         """
         framed = self.ids_of(text, called=called)
+        if not framed:
+            raise TextError(f"the {called} has no token that the tokenizer knows: leave it out")
         if len(framed) <= longest:
             return Cut(framed, truncated=False)
         inner = self._inner.encode(text, add_special_tokens=False).ids
