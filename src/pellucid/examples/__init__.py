@@ -1,4 +1,4 @@
-"""Examples of a task, kept as token ids and fed as batches. Knows no model and no loss."""
+"""Rows with named columns in; examples as token ids, and batches, out. Knows no model and no loss."""
 
 from pellucid.examples.collate import (
     Answers,
@@ -20,25 +20,52 @@ from pellucid.examples.store import (
     open_examples,
     write,
 )
+from pellucid.examples.assemble import (
+    Columns,
+    assemble_columns,
+    assemble_form,
+    assemble_rows,
+    assemble_template,
+)
+from pellucid.examples.census import Census, encoded
+from pellucid.examples.example import Example, Form, Refusal
+from pellucid.examples.plain import Labelled
+from pellucid.examples.rows import Row
+from pellucid.examples.templates import ChatTemplate, Template, template_for
 
 __all__ = [
     "Answers",
     "Bucketed",
+    "Census",
+    "ChatTemplate",
     "ClassLabels",
     "Collation",
+    "Columns",
+    "Example",
     "Examples",
     "Facts",
+    "Form",
+    "Labelled",
     "Packed",
     "Packing",
     "PromptBatch",
     "PromptTexts",
     "Ragged",
+    "Refusal",
+    "Row",
     "StoredExamples",
+    "Template",
     "TwoAnswers",
     "TwoTexts",
+    "assemble_columns",
+    "assemble_form",
+    "assemble_rows",
+    "assemble_template",
+    "encoded",
     "held_out_of",
     "in_turn",
     "open_examples",
     "pack",
+    "template_for",
     "write",
 ]
