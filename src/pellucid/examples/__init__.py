@@ -1,5 +1,13 @@
-"""Rows with named columns in; examples as token ids, and batches, out. Knows no model and no loss."""
+"""Rows with named columns in, examples as token ids and batches out. Knows no model, no loss."""
 
+from pellucid.examples.assemble import (
+    Columns,
+    assemble_columns,
+    assemble_form,
+    assemble_rows,
+    assemble_template,
+)
+from pellucid.examples.census import Census, encoded
 from pellucid.examples.collate import (
     Answers,
     ClassLabels,
@@ -9,9 +17,12 @@ from pellucid.examples.collate import (
     TwoAnswers,
     TwoTexts,
 )
+from pellucid.examples.example import Example, Form, Refusal
 from pellucid.examples.orders import Bucketed, Packed, in_turn
 from pellucid.examples.packing import Packing, pack
 from pellucid.examples.parting import held_out_of
+from pellucid.examples.plain import Labelled
+from pellucid.examples.rows import Row
 from pellucid.examples.store import (
     Examples,
     Facts,
@@ -20,17 +31,6 @@ from pellucid.examples.store import (
     open_examples,
     write,
 )
-from pellucid.examples.assemble import (
-    Columns,
-    assemble_columns,
-    assemble_form,
-    assemble_rows,
-    assemble_template,
-)
-from pellucid.examples.census import Census, encoded
-from pellucid.examples.example import Example, Form, Refusal
-from pellucid.examples.plain import Labelled
-from pellucid.examples.rows import Row
 from pellucid.examples.templates import ChatTemplate, Template, template_for
 
 __all__ = [

@@ -70,6 +70,12 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def first(self, n: int) -> Ragged:
+        """The first `n` lists."""
+        if n >= len(self):
+            return self
+        return Ragged(self.flat[: int(self.starts[n])], self.starts[:n])
+
     def __getitem__(self, index: int) -> Indices:
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.flat)
         return self.flat[int(self.starts[index]) : int(end)].astype(np.int64)
@@ -85,6 +91,11 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def first(self, n: int) -> Examples:
+        """The first `n` examples."""
+        columns = {name: column.first(n) for name, column in self.columns.items()}
+        return Examples(columns, self.rows[:n], None if self.texts is None else self.texts[:n])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterator
 
 from pellucid import config
+from pellucid.batches import TokenBatch
 from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of
 from pellucid.runs.speak import speak_after
-from pellucid.runs.tasks.judging import facts_of_examples, judged, some_of
+from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
 from pellucid.training import HeldOut, Precision, Sampled
 
@@ -26,6 +28,7 @@ def answering(given: Given) -> Task:
     length, pad_id = run.model.context_length, given.tokenizer.end_id
     collation = Answers(pad_id=pad_id, longest=length)
     objective = assemble(run.objective)
+    order: Packed | Bucketed[TokenBatch]
     if run.objective.packed:
         order = Packed(data.train, context_length=length, pad_id=pad_id, seed=run.seed)
     else:
@@ -46,7 +49,7 @@ def answering(given: Given) -> Task:
         sample=lambda step: answered(given, few, step),
         guessing_nats=math.log(run.model.rows),
         facts=(*facts_of_examples(given), *_packing(order)),
-        example=example_of(order.batch(0, 1), given.tokenizer),
+        example=example_of(order.batch(0, 1), given.tokenizer.decode),
         judge=judge,
     )
 
@@ -59,6 +62,6 @@ def answered(given: Given, examples: Examples, step: int) -> Sampled:
     return speak_after(given.model, given.tokenizer, prompt, sentence, step)
 
 
-def _packing(order: Packed | Bucketed[object]) -> Iterator[Fact]:
+def _packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:
     if isinstance(order, Packed):
         yield "packed", f"{order.rows_per_epoch:,} rows, {order.filled:.1%} of them filled"

@@ -19,7 +19,8 @@ from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of
 from pellucid.runs.measures import classification_measures
-from pellucid.runs.tasks.judging import facts_of_examples, judged, some_of
+from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
 
@@ -60,7 +61,12 @@ def classifying(given: Given) -> Task:
         sample=lambda step: classified(given, few, head.classes or (), step, several=multi),
         guessing_nats=math.log(2 if multi else len(head.classes)),
         facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
-        example=example_of(order.batch(0, 1), given.tokenizer, classes=head.classes),
+        example=example_of(
+            order.batch(0, 1),
+            given.tokenizer.decode,
+            causal=run.model.encoder is None,
+            classes=head.classes,
+        ),
         judge=judge,
     )
 
@@ -73,7 +79,7 @@ def with_measures(
     assert isinstance(head, config.ClassificationHead)
     probabilities, labels = predicted(given, side, collation, precision)
     measured = classification_measures(probabilities, labels, head.classes or ())
-    return replace(found, measures={**found.measures, **measured.numbers}, tables=measured.tables)
+    return replace(found, measures={**found.measures, **measured.measures})
 
 
 def predicted(
@@ -90,7 +96,7 @@ def predicted(
         shares = torch.sigmoid(logits) if collation.several else torch.softmax(logits, dim=-1)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
-    return torch.cat(probabilities).numpy(), torch.cat(labels).numpy()
+    return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))
 
 
 def classified(

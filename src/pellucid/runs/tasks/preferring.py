@@ -40,7 +40,7 @@ def preferring(given: Given) -> Task:
         sample=lambda step: answered(given, few, step),
         guessing_nats=math.log(2),
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), tokenizer),
+        example=example_of(order.batch(0, 1), tokenizer.decode),
         judge=judge,
     )
 

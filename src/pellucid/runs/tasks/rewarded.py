@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.batches import IGNORED, RolloutBatch
+from pellucid.batches import IGNORED, LanguageModel, RolloutBatch
 from pellucid.errors import ConfigError
 from pellucid.examples import Bucketed, Examples, PromptBatch, PromptTexts, in_turn
 from pellucid.generation import Continuation, Sampling, generate_after
@@ -174,7 +174,7 @@ class Drawing:
         with asked(self.reference, model) as other:
             return sampled, self._of(other, ids, targets)
 
-    def _of(self, model: object, ids: Tensor, targets: Tensor) -> Tensor:
+    def _of(self, model: LanguageModel, ids: Tensor, targets: Tensor) -> Tensor:
         device = self.given.model.device
         with autocast(device, self.precision):
             hidden = model.hidden_states(ids.to(device))

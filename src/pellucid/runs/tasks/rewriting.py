@@ -12,7 +12,8 @@ from pellucid.generation import encode
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of
 from pellucid.runs.speak import speak_after
-from pellucid.runs.tasks.judging import facts_of_examples, judged, some_of
+from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Given, Task
 from pellucid.training import HeldOut, Precision, Sampled
 
@@ -41,7 +42,7 @@ def rewriting(given: Given) -> Task:
         sample=lambda step: rewritten(given, few, step),
         guessing_nats=math.log(run.model.rows),
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), tokenizer),
+        example=example_of(order.batch(0, 1), tokenizer.decode),
         judge=judge,
     )
 
