@@ -5,7 +5,7 @@ Comes in: a story. Goes out: charts. It does not know how they are drawn.
 
 from __future__ import annotations
 
-from pellucid.display.names import Measured, one_of
+from pellucid.display.names import KNOWN, Measured, one_of
 from pellucid.report.chart import Across, Chart
 from pellucid.report.story import Series, Story
 
@@ -104,5 +104,6 @@ def _guessing(story: Story) -> tuple[Across, ...]:
 
 
 def _titled(title: str, measure: Measured) -> str:
-    title = title[:1].upper() + title[1:]
+    if measure.name in KNOWN:
+        title = title[:1].upper() + title[1:]
     return f"{title}, {measure.unit}" if measure.unit == "nats" else title
