@@ -118,6 +118,11 @@ def test_prompts_bring_their_rows_along() -> None:
     assert batch.ids == ((0,), (0, 5))
     assert batch.texts == ('{"sum": 4}', "{}")
     assert batch.rows == (8, 3)
+    order = Bucketed(rows, PromptTexts(), rows_at_once=2, seed=0)
+    assert sorted(order.batch(2, 2).rows) == [3, 8]
+    assert [each.rows for each in in_turn(rows, PromptTexts(), 1)] == [(8,), (3,)]
+    with pytest.raises(TextError, match="were not kept"):
+        PromptTexts().batch(examples_of({"prompt": [[0]]}), BOTH[:1])
 
 
 COLUMNS: dict[str, dict[str, Any]] = {

@@ -188,12 +188,17 @@ class PromptTexts:
         return examples.columns["prompt"].lengths
 
     def batch(self, examples: Examples, chosen: Indices) -> PromptBatch:
-        """The chosen examples, in this order."""
-        prompts = examples.columns["prompt"]
-        kept = examples.texts
+        """The chosen examples, in this order.
+
+        Raises:
+            TextError: the rows were not kept.
+        """
+        prompts, kept = examples.columns["prompt"], examples.texts
+        if kept is None:
+            raise TextError("the rows of the prompts were not kept: prepare them anew")
         return PromptBatch(
             ids=tuple(tuple(prompts[int(each)].tolist()) for each in chosen),
-            texts=tuple("" if kept is None else kept[int(each)] for each in chosen),
+            texts=tuple(kept[int(each)] for each in chosen),
             rows=tuple(int(examples.rows[each]) for each in chosen),
         )
 
