@@ -41,6 +41,16 @@ def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     return cast("Any", torch).from_numpy(array)
 
 
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """`tensor.numpy()`: the same memory."""
+    return cast("Any", tensor).numpy()
+
+
+def to_list(tensor: torch.Tensor) -> list[Any]:
+    """`tensor.tolist()`."""
+    return cast("Any", tensor).tolist()
+
+
 @contextmanager
 def own_randomness(seed: int) -> Generator[None]:
     """Within it, the CPU's global generator is seeded; what is drawn from it leaves no trace."""

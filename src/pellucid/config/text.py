@@ -34,7 +34,8 @@ class Files:
             raise ConfigError("paths must name at least one file or folder")
 
 
-Corpus = StandardLibrary | Files | Rows
+Documents = StandardLibrary | Files
+Corpus = Documents | Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

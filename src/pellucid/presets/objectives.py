@@ -103,7 +103,7 @@ GOALS: Mapping[str, Goal] = {
         what="name the class of a text",
         preset="nano-encoder",
         objective=Classification(label_smoothing=0.0),
-        head=ClassificationHead(classes=None, pooling="mean", dropout=0.1),
+        head=ClassificationHead(classes=None, pooling="mean", dropout=0.1, bias=True),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
     "sft": Goal(

@@ -4,6 +4,7 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.answering import answer
 from pellucid.runs.classify import Classified, ClassShare, classify, has_several_labels
 from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
@@ -40,6 +41,7 @@ __all__ = [
     "RunFolder",
     "Score",
     "ScoredToken",
+    "answer",
     "attach",
     "beam_search",
     "classify",

@@ -5,11 +5,12 @@ Comes in: choices and data. Goes out: a `Job`. It does not run it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import assert_never
 
 import torch
 
@@ -21,7 +22,7 @@ from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
-from pellucid.runs.plan import count_steps, device_name, find_precision
+from pellucid.runs.plan import device_name, find_precision
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
@@ -63,7 +64,7 @@ def resolve(
     """
     settings = run.training
     device = model.device
-    precision = cast('Literal["float32", "bfloat16"]', find_precision(settings.precision, device))
+    precision = find_precision(settings.precision, device)
     wants = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
     problem = compiler_problem(device) if wants else None
     if wants and problem is None:
@@ -79,6 +80,26 @@ def resolve(
         torch_version=torch.__version__,
     )
     return plan, seconds, problem
+
+
+def count_steps(
+    settings: config.Training, task: Task, seconds_per_step: Callable[[], float]
+) -> int:
+    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
+    rows = settings.batch_size
+    match settings.budget:
+        case config.Steps(count=count):
+            return count
+        case config.Tokens(count=count):
+            return math.ceil(count / (rows * task.tokens_per_row))
+        case config.Epochs(count=count):
+            return max(1, round(count * task.rows_per_epoch / rows))
+        case config.Minutes(count=count):
+            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
+            # take their share
+            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
+        case _:
+            assert_never(settings.budget)
 
 
 def _seconds_per_step(
@@ -140,6 +161,7 @@ def build_job(
         batch=task.batch,
         evaluate=lambda: task.evaluate(plan.precision),
         sample=task.sample,
+        unit=task.unit,
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, "config": encode(run), "plan": encode(plan)},
         aside=folder.aside,

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from pellucid import config
 from pellucid.errors import ConfigError
-from pellucid.runs.classify import class_probabilities
+from pellucid.runs.classify import classify
 from pellucid.runs.load import load
 from pellucid.runs.tasks import Reward
 
@@ -98,5 +98,12 @@ def _classifier(path: str, label: str) -> Reward:
             f"--reward {path}:{label}: the classifier has no class {label!r}; it has: "
             f"{', '.join(classes)}"
         )
-    place = classes.index(label)
-    return lambda _, answer: class_probabilities(run, [answer])[0][place]
+
+    def reward(row: dict[str, object], answer: str) -> float:
+        del row
+        if not answer.strip():  # an empty text is of no class
+            return 0.0
+        (found,) = classify(run, answer)
+        return next(share.probability for share in found.shares if share.name == label)
+
+    return reward

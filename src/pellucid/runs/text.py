@@ -29,6 +29,7 @@ from pellucid.text import (
     assemble_corpus,
     assemble_tokenizer,
     cache,
+    documents_of,
     fingerprint,
     part,
     prepare,
@@ -127,7 +128,7 @@ def surveyed(text: config.Text, tally: Tally, now: Say) -> tuple[Survey, Parts]:
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
-    read = assemble_corpus(text.corpus)
+    read = assemble_corpus(documents_of(text))
     pieces = Pace(now, "reading the text").along(read(tally))
     found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
     return found, part(lambda: read(Tally()), found, text.held_out)

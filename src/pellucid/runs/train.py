@@ -168,6 +168,7 @@ def _prepare_and_run(
         total_steps=plan.total_steps,
         name=folder.path.name,
         guessing_nats=task.guessing_nats,
+        unit=task.unit,
         facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
         folder=str(folder.path),
     )

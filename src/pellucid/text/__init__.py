@@ -1,6 +1,12 @@
 """Bytes on disk in; documents, token ids and batches out. Knows no model and no loss."""
 
-from pellucid.text.assemble import Corpus, assemble_corpus, assemble_tokenizer, fingerprint
+from pellucid.text.assemble import (
+    Corpus,
+    assemble_corpus,
+    assemble_tokenizer,
+    documents_of,
+    fingerprint,
+)
 from pellucid.text.checksums import Remembered
 from pellucid.text.comparison import Measure, measure
 from pellucid.text.documents import Document, Piece, Tally, pieces_of
@@ -59,6 +65,7 @@ __all__ = [
     "beginning_with",
     "check_tokenizer",
     "documents_from",
+    "documents_of",
     "encoded",
     "fingerprint",
     "hashed",

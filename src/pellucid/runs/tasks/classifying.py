@@ -23,6 +23,7 @@ from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
+from pellucid.typed import to_list, to_numpy
 
 Probabilities = npt.NDArray[Any]
 
@@ -60,6 +61,7 @@ def classifying(given: Given) -> Task:
         evaluate=lambda precision: judge(few, precision),
         sample=lambda step: classified(given, few, head.classes or (), step, several=multi),
         guessing_nats=math.log(2 if multi else len(head.classes)),
+        unit="texts",
         facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
         example=example_of(
             order.batch(0, 1),
@@ -106,7 +108,7 @@ def classified(
     model, ids = given.model, examples.columns["ids"][0].tolist()
     with torch.no_grad():
         logits = model.class_logits(torch.tensor([ids], device=model.device))[0].float()
-    shares = (torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)).tolist()
+    shares = to_list(torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1))
     ranked = sorted(zip(classes, shares, strict=True), key=lambda pair: -pair[1])
     return Sampled(
         step=step,

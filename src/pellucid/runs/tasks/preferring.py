@@ -39,6 +39,7 @@ def preferring(given: Given) -> Task:
         evaluate=lambda precision: judge(few, precision),
         sample=lambda step: answered(given, few, step),
         guessing_nats=math.log(2),
+        unit="pairs",
         facts=facts_of_examples(given),
         example=example_of(order.batch(0, 1), tokenizer.decode),
         judge=judge,

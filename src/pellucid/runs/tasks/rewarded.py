@@ -7,9 +7,7 @@ model as it stands. It does not know how the reward is found.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -36,6 +34,7 @@ from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.references import reference_of
 from pellucid.runs.tasks.task import Given, Reward, Task
 from pellucid.training import HeldOut, Precision, autocast
+from pellucid.typed import to_list
 
 
 def rewarded(given: Given) -> Task:
@@ -70,7 +69,8 @@ def rewarded(given: Given) -> Task:
         tokens_per_row=order.tokens_per_row + run.objective.max_new_tokens,
         evaluate=lambda precision: judge(few, precision),
         sample=lambda step: answered(given, few, step),
-        guessing_nats=math.log(run.model.rows),
+        guessing_nats=None,
+        unit="answers",
         facts=facts_of_examples(given),
         judge=judge,
     )
@@ -89,7 +89,7 @@ class Drawing:
         self.reward: Reward = given.reward
         self.advantages = assemble_advantages(objective)
         device = given.model.device
-        self.precision = cast("Precision", find_precision(given.run.training.precision, device))
+        self.precision: Precision = find_precision(given.run.training.precision, device)
 
     def batch(self, prompts: PromptBatch, position: int) -> RolloutBatch:
         """Several answers to each prompt, drawn by numbers that depend on `position` alone."""
@@ -126,7 +126,7 @@ class Drawing:
             answers = self._drawn(ids, -1 - place)
             rewards += self._rewards(prompts.texts, answers)
             sampled, reference = self._log_p(*self._rows(ids, answers))
-            leash += (sampled - reference).sum(-1).tolist()
+            leash += to_list((sampled - reference).sum(-1))
         reward, kl = float(np.mean(rewards)), float(np.mean(leash))
         return HeldOut(
             loss_nats=self.objective.beta * kl - reward,

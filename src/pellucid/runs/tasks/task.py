@@ -64,8 +64,10 @@ class Task:
     evaluate: Callable[[Precision], HeldOut]
     #: What the model makes of something fixed after so many steps.
     sample: Callable[[int], Sampled | None]
-    #: The loss of guessing evenly.
-    guessing_nats: float
+    #: The loss of guessing evenly, where guessing has one.
+    guessing_nats: float | None
+    #: What the loss is a mean over.
+    unit: str = "tokens"
     #: What there is to say of the data, in order.
     facts: tuple[Fact, ...] = field(default=())
     #: One example as it is trained on.

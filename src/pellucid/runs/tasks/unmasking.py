@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy.typing as npt
 
 from pellucid import config
 from pellucid.batches import Batch
@@ -21,13 +24,13 @@ from pellucid.text import (
     MaskedOrder,
     Shard,
     SpanOrder,
-    Tokens,
     masked_windows,
     masking_for,
     span_windows,
     spans_for,
 )
 from pellucid.training import HeldOut, Precision, Sampled
+from pellucid.typed import to_list
 
 #: What is hidden of held-out text is the same at every evaluation, and for every run.
 _HELD_OUT_SEED = 0
@@ -46,7 +49,7 @@ def unmasking(given: Given) -> Task:
     )
     length, apart = run.model.context_length, run.training.documents_apart
 
-    def starts(shard: Shard) -> Tokens | None:
+    def starts(shard: Shard) -> npt.NDArray[Any] | None:
         return shard.starts if apart else None
 
     train, held_out = given.text.train, given.text.held_out
@@ -92,7 +95,7 @@ def uncorrupting(given: Given) -> Task:
     def sample(step: int) -> Sampled:
         model, tokenizer = given.model, given.tokenizer
         batch = next(windows())
-        source = batch.named_tensors()["source"][0].tolist()
+        source = to_list(batch.named_tensors()["source"][0])
         sentence = tokenizer.decode(source)
         seen = encode(model, [source])
         return speak_after(model, tokenizer, [tokenizer.begin_id], sentence, step, encoded=seen)
