@@ -64,7 +64,9 @@ def test_with_several_labels_those_above_one_half_are_the_texts(
     for line, fact in zip(lines, facts["texts"], strict=True):
         likely = {name for name, share in fact["probabilities"].items() if share > 0.5}
         assert set(fact["classes"]) == likely
-        assert line.startswith(", ".join(fact["classes"]) or "(none)")
+        said = [f"{name} {fact['probabilities'][name]:.4f}" for name in fact["classes"]]
+        assert line.startswith(", ".join(said) if said else "(none; ")
+        assert line.endswith(fact["text"])
 
 
 def test_texts_come_from_a_file_and_a_pipe(
