@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.cli import main
 from pellucid.config import Files
 from pellucid.errors import ConfigError
 from pellucid.presets import find
@@ -35,21 +34,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (place / "text.txt").write_text(" ".join(TEXTS) * 40, encoding="utf-8")
     made["text"] = place / "text.txt"
     return made
-
-
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Any:
-    """The one paragraph with which a command is refused."""
-
-    def run(*words: object) -> str:
-        assert main([str(word) for word in words]) == 2
-        text, errors = capsys.readouterr()
-        assert text == ""
-        assert errors.startswith("error: ")
-        assert "Traceback" not in errors
-        return " ".join(errors.split())
-
-    return run
 
 
 # -- what a kind cannot do

@@ -62,16 +62,16 @@ def _print(found: list[Classified]) -> None:
     from pellucid.cli.texts import line
     from pellucid.display import visible
 
-    width = max(len(_names(one)) for one in found)
-    for one in found:
-        shares = [share for share in one.shares if share.name in one.classes]
-        # where no class is, the likeliest is not likely
-        least = min((share.probability for share in shares), default=one.shares[0].probability)
-        print(f"{visible(_names(one)):<{width}}  {least:>7.4f}  {line(one.text)}")
+    said = [visible(_said(one)) for one in found]
+    width = max(len(each) for each in said)
+    for one, each in zip(found, said, strict=True):
+        print(f"{each:<{width}}  {line(one.text)}")
 
 
-def _names(one: Classified) -> str:
-    return ", ".join(one.classes) or "(none)"
+def _said(one: Classified) -> str:
+    shares = [f"{s.name} {s.probability:.4f}" for s in one.shares if s.name in one.classes]
+    likeliest = one.shares[0]
+    return ", ".join(shares) or f"(none; {likeliest.name} {likeliest.probability:.4f})"
 
 
 def _print_all(found: list[Classified]) -> None:
