@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pellucid import config
+from pellucid.checkpoints import Checkpoint, load_model_tensors, save
 from pellucid.checkpoints.huggingface import (
     FAMILIES,
     is_adapter,
@@ -22,7 +23,7 @@ from pellucid.checkpoints.huggingface import (
     write_adapter,
 )
 from pellucid.errors import CheckpointError
-from pellucid.model import Transformer, adapters, assemble, assemble_trained
+from pellucid.model import Transformer, adapters, assemble, assemble_trained, merged
 from support.models import VARIANTS
 from support.published import config_of
 
@@ -286,3 +287,25 @@ def test_what_is_no_adapter_alone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no adapters"):
         write_adapter(tmp_path, described, LORA, assemble(described, seed=0).state_dict())
     assert not list(tmp_path.iterdir())
+
+
+def test_adapted_model_comes_back_from_an_ordinary_checkpoint(tmp_path: Path) -> None:
+    described = config_of("llama")
+    model = adapted(described)
+    save(tmp_path / "step-1", Checkpoint(model.state_dict(), {}, {}, {}))
+    with torch.device("meta"):
+        again = assemble(described, seed=0)
+        assemble_trained(again, LORA, seed=0)
+    again.load_state_dict(load_model_tensors(tmp_path / "step-1"), assign=True)
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        assert torch.equal(again.eval()(ids), model(ids))
+    same(merged(again), merged(model))
+
+
+def test_adapter_that_was_read_fits_the_state_of_its_base(tmp_path: Path) -> None:
+    """A base's state and an adapter's tensors are together the state of the adapted model."""
+    model = write(tmp_path / "a", "bert")
+    read = read_adapter(tmp_path / "a", config_of("bert"))
+    base = assemble(config_of("bert"), seed=1).state_dict()
+    same({**base, **read.tensors}, dict(model.state_dict()))
