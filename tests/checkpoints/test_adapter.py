@@ -203,7 +203,7 @@ def test_what_is_off_or_says_how_it_started_is_no_obstacle(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("pattern", ["rank_pattern", "alpha_pattern"])
-def test_layers_of_different_rank_or_scale_are_refused(pattern: str, tmp_path: Path) -> None:
+def test_layers_of_different_scale_are_refused(pattern: str, tmp_path: Path) -> None:
     write(tmp_path / "a")
     change(tmp_path / "a", **{pattern: {"^model.layers.0.mlp.up_proj": 2}})
 
@@ -214,8 +214,22 @@ def test_layers_of_different_rank_or_scale_are_refused(pattern: str, tmp_path: P
             tensors[f"{path}.lora_B.weight"] = torch.ones(24, 2)
 
     retensor(tmp_path / "a", narrow)
-    with pytest.raises(CheckpointError, match="different rank and alpha"):
+    with pytest.raises(CheckpointError, match="different scale"):
         read_adapter(tmp_path / "a", config_of("llama"))
+
+
+def test_layers_of_different_rank_and_one_scale_are_read_with_zeros(tmp_path: Path) -> None:
+    """So does an adapter of blocks come back from `peft`, which keeps no metadata."""
+    described = config_of("gpt2")
+    model = write(tmp_path / "a", "gpt2", replace(LORA, targets=("query", "value", "up")))
+    retensor(tmp_path / "a", lambda tensors: None, keep_metadata=False)
+    read = read_adapter(tmp_path / "a", described)
+    assert (read.lora.rank, read.lora.alpha) == (6, 10.0)
+    again = adapted(described, read.lora)
+    again.load_state_dict({**again.state_dict(), **read.tensors})
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids), model(ids), rtol=1e-5, atol=1e-5)
 
 
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
