@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pellucid import config
+from pellucid.checkpoints import Checkpoint, load_model_tensors, save
 from pellucid.checkpoints.huggingface import (
     FAMILIES,
     is_adapter,
@@ -22,7 +23,7 @@ from pellucid.checkpoints.huggingface import (
     write_adapter,
 )
 from pellucid.errors import CheckpointError
-from pellucid.model import Transformer, adapters, assemble, assemble_trained
+from pellucid.model import Transformer, adapters, assemble, assemble_trained, merged
 from support.models import VARIANTS
 from support.published import config_of
 
@@ -202,7 +203,7 @@ def test_what_is_off_or_says_how_it_started_is_no_obstacle(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("pattern", ["rank_pattern", "alpha_pattern"])
-def test_layers_of_different_rank_or_scale_are_refused(pattern: str, tmp_path: Path) -> None:
+def test_layers_of_different_scale_are_refused(pattern: str, tmp_path: Path) -> None:
     write(tmp_path / "a")
     change(tmp_path / "a", **{pattern: {"^model.layers.0.mlp.up_proj": 2}})
 
@@ -213,8 +214,22 @@ def test_layers_of_different_rank_or_scale_are_refused(pattern: str, tmp_path: P
             tensors[f"{path}.lora_B.weight"] = torch.ones(24, 2)
 
     retensor(tmp_path / "a", narrow)
-    with pytest.raises(CheckpointError, match="different rank and alpha"):
+    with pytest.raises(CheckpointError, match="different scale"):
         read_adapter(tmp_path / "a", config_of("llama"))
+
+
+def test_layers_of_different_rank_and_one_scale_are_read_with_zeros(tmp_path: Path) -> None:
+    """So does an adapter of blocks come back from `peft`, which keeps no metadata."""
+    described = config_of("gpt2")
+    model = write(tmp_path / "a", "gpt2", replace(LORA, targets=("query", "value", "up")))
+    retensor(tmp_path / "a", lambda tensors: None, keep_metadata=False)
+    read = read_adapter(tmp_path / "a", described)
+    assert (read.lora.rank, read.lora.alpha) == (6, 10.0)
+    again = adapted(described, read.lora)
+    again.load_state_dict({**again.state_dict(), **read.tensors})
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids), model(ids), rtol=1e-5, atol=1e-5)
 
 
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -286,3 +301,25 @@ def test_what_is_no_adapter_alone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no adapters"):
         write_adapter(tmp_path, described, LORA, assemble(described, seed=0).state_dict())
     assert not list(tmp_path.iterdir())
+
+
+def test_adapted_model_comes_back_from_an_ordinary_checkpoint(tmp_path: Path) -> None:
+    described = config_of("llama")
+    model = adapted(described)
+    save(tmp_path / "step-1", Checkpoint(model.state_dict(), {}, {}, {}))
+    with torch.device("meta"):
+        again = assemble(described, seed=0)
+        assemble_trained(again, LORA, seed=0)
+    again.load_state_dict(load_model_tensors(tmp_path / "step-1"), assign=True)
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        assert torch.equal(again.eval()(ids), model(ids))
+    same(merged(again), merged(model))
+
+
+def test_adapter_that_was_read_fits_the_state_of_its_base(tmp_path: Path) -> None:
+    """A base's state and an adapter's tensors are together the state of the adapted model."""
+    model = write(tmp_path / "a", "bert")
+    read = read_adapter(tmp_path / "a", config_of("bert"))
+    base = assemble(config_of("bert"), seed=1).state_dict()
+    same({**base, **read.tensors}, dict(model.state_dict()))

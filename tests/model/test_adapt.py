@@ -485,6 +485,17 @@ def test_frozen_weights_do_not_move_and_take_no_memory() -> None:
             assert remembered <= moved
 
 
+def test_matrices_of_adapters_are_hidden_ones_and_decay() -> None:
+    from pellucid.optim import group
+
+    model = adapted(BASE)
+    groups = group(model.named_parameters())
+    assert set(groups.hidden.parameters) == trainable(model)
+    assert groups.hidden.decays
+    assert not groups.embeddings.parameters
+    assert not groups.vectors.parameters
+
+
 def optimisers() -> Iterator[config.Optimiser]:
     adamw = config.AdamW(learning_rate=1e-2, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)
     yield adamw

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import safetensors.torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.adapter_config import (
@@ -201,19 +201,28 @@ def _check_shapes(
 
 
 def _lora(
-    there: Base, tensors: Mapping[str, Tensor], alphas: Mapping[str, float], dropout: float
+    there: Base, tensors: dict[str, Tensor], alphas: Mapping[str, float], dropout: float
 ) -> config.LoRA:
-    """One rank and one alpha for all, as a config says them."""
+    """One rank and one alpha for all, as a config says them; thinner updates get zeros beside.
+
+    Raises:
+        CheckpointError: the scales, alpha / rank, are different.
+    """
     kinds: dict[tuple[int, float], str] = {}
     for ours, alpha in alphas.items():
         kinds.setdefault((tensors[f"{ours}.lora_down"].shape[0], alpha), ours)
-    if len(kinds) > 1:
+    if len({alpha / rank for rank, alpha in kinds}) > 1:
         said = " and ".join(f"{r} and {a:g} of {ours}" for (r, a), ours in list(kinds.items())[:2])
         raise CheckpointError(
-            f"the adapter has layers of different rank and alpha ({said}), and LoRA has one of "
-            "each: merge the adapter into its base with peft, and import the model"
+            f"the adapter has layers of different scale, by rank and alpha ({said}), and LoRA has "
+            "one for all: merge the adapter into its base with peft, and import the model"
         )
-    ((rank, alpha),) = kinds
+    rank, alpha = max(kinds)
+    for ours in alphas:
+        down, up = f"{ours}.lora_down", f"{ours}.lora_up"
+        lacking = rank - tensors[down].shape[0]
+        tensors[down] = nn.functional.pad(tensors[down], (0, 0, 0, lacking))
+        tensors[up] = nn.functional.pad(tensors[up], (0, lacking))
     try:
         return config.LoRA(
             rank=rank, alpha=alpha, dropout=dropout, targets=shortest_targets(alphas, there.layers)
