@@ -247,6 +247,12 @@ def test_a_chat_that_does_not_begin_with_the_chat_before_it_is_refused() -> None
     assert "has no {% generation %} tags" in refusal(source)
 
 
+def test_a_template_that_leaves_the_answers_out_is_refused() -> None:
+    source = "{% for m in messages %}{{ m.role }}:{% for part in m.content %}{{ part.text }}"
+    source += "{% endfor %}{{ eos_token }}{% endfor %}"
+    assert "leaves out what the assistant says" in refusal(source)
+
+
 def test_a_template_that_leaves_nothing_to_go_on_from_is_refused_for_prompts() -> None:
     source = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(TextError, match="adds nothing where an answer is to begin"):
@@ -279,7 +285,7 @@ def test_helpers_that_published_templates_call_are_there() -> None:
 
 
 def test_only_the_begin_of_a_chat_is_marked_where_the_tokenizer_marks_one() -> None:
-    """As SentencePiece's tokenizers do: "▁" before the first word, and not behind special tokens."""
+    """As SentencePiece does: "▁" before the first word, and none behind special tokens."""
     inner = tokenizers.Tokenizer(
         tokenizers.models.BPE(
             vocab={"<s>": 0, "</s>": 1, "<u>": 2, "▁": 3, "a": 4}, merges=[], unk_token="<u>"
