@@ -35,6 +35,7 @@ def test_columns_are_called_by_number_or_by_name_but_not_both() -> None:
 
 def test_null_is_an_empty_text_and_a_number_is_refused() -> None:
     assert chosen("a").text(row(a=None)) == ""
+    assert chosen("Translate: {a}").text(row(a=None)) == ""
     with pytest.raises(TextError, match=r"row 7: the field 'a' is not a text but 3"):
         chosen("a").text(row(7, a=3))
 

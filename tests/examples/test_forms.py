@@ -162,7 +162,7 @@ def test_numbers_are_classes_in_the_order_of_their_size() -> None:
     found, _, facts = examples_of(LABELLED, given)
     assert facts[-1].startswith("classes: 2, 9, 10")
     assert [example.ids["label"] for example in found] == [[2], [1], [0]]
-    with pytest.raises(TextError, match="is 0.5, a number that names no class"):
+    with pytest.raises(TextError, match=r"is 0\.5, a number that names no class"):
         examples_of(LABELLED, rows({"text": "a", "label": 0.5}))
 
 

@@ -193,6 +193,10 @@ def test_an_error_says_the_row_and_the_line_of_the_template() -> None:
         "data.jsonl, row 7: the chat template (test.jinja), line 3: system first"
     )
     assert "test.jinja), line 2: " in refusal("x\n{% if %}")
+    broken = chat("x\n{% if %}")
+    for _ in range(2):
+        with pytest.raises(TextError, match="line 2"):
+            broken.prompt("row 1", CHAT)
     assert "line 1: 'nothing' is undefined" in refusal("{{ nothing.at.all }}")
 
 
@@ -243,6 +247,12 @@ def test_a_chat_that_does_not_begin_with_the_chat_before_it_is_refused() -> None
     assert "has no {% generation %} tags" in refusal(source)
 
 
+def test_a_template_that_leaves_the_answers_out_is_refused() -> None:
+    source = "{% for m in messages %}{{ m.role }}:{% for part in m.content %}{{ part.text }}"
+    source += "{% endfor %}{{ eos_token }}{% endfor %}"
+    assert "leaves out what the assistant says" in refusal(source)
+
+
 def test_a_template_that_leaves_nothing_to_go_on_from_is_refused_for_prompts() -> None:
     source = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with pytest.raises(TextError, match="adds nothing where an answer is to begin"):
@@ -272,6 +282,20 @@ def test_helpers_that_published_templates_call_are_there() -> None:
     source = "{{ strftime_now('%Y') | length }}{{ {'a': '<e>&'} | tojson }}{% for i in [1, 2] %}"
     source += "{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}"
     assert shown(BYTES, chat(source).prompt("row 1", CHAT[:2])) == '[BEGIN]4{"a": "<e>&"}1'
+
+
+def test_only_the_begin_of_a_chat_is_marked_where_the_tokenizer_marks_one() -> None:
+    """As SentencePiece does: "▁" before the first word, and none behind special tokens."""
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocab={"<s>": 0, "</s>": 1, "<u>": 2, "▁": 3, "a": 4}, merges=[], unk_token="<u>"
+        )
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    cast("Any", inner).add_special_tokens(["<s>", "</s>"])
+    template = chat("{% for m in messages %}{{ m.content }}</s>{% endfor %}", Tokenizer(inner))
+    messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "a"}]
+    assert template.conversation("row 1", messages).ids == [0, 3, 4, 1, 4, 1]
 
 
 @pytest.mark.parity

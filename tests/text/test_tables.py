@@ -14,9 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import TextError
-from pellucid.text import Document, Piped, Tally, documents_from, pieces_of, read_pieces, survey
+from pellucid.text import (
+    Document,
+    Piped,
+    Tally,
+    documents_from,
+    pieces_of,
+    read_pieces,
+    survey,
+    whole_rows,
+)
 from pellucid.text import rows as tables
-from pellucid.text import whole_rows
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
 

@@ -65,14 +65,16 @@ class Column:
         return field_of(row.where, row.values, self.names[0], flag=_flag(self.names[0]))
 
     def text(self, row: Row) -> str:
-        """The text there, with line ends alike; "" where it is null.
+        """The text there, with line ends alike; "" where it is null, and where all columns of a
+        pattern are.
 
         Raises:
             TextError: the row has no such column, or no text there.
         """
         if self.pattern:
-            parts = ((before, self._of(row, name)) for before, name in self.pattern)
-            return "".join(before + value for before, value in parts)
+            parts = [(before, self._of(row, name)) for before, name in self.pattern]
+            said = any(value.strip() for _, value in parts)
+            return "".join(before + value for before, value in parts) if said else ""
         text = self._of(row, self.names[0])
         extra = row.values.get(self.with_input) if self.with_input is not None else None
         more = "" if self.with_input is None else text_of(row.where, self.with_input, extra)

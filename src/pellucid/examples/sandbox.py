@@ -11,6 +11,7 @@ that may use so much memory and so much time. Where the system cannot limit the 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import weakref
@@ -26,6 +27,10 @@ from pellucid.errors import TextError
 
 #: A first line has to wait for Python and jinja2 to be loaded as well.
 _START_SECONDS = 60
+#: Seconds are counted while it computes; by the clock, on a busy machine, it may take longer.
+_PATIENCE = 6
+#: What a process ends with that has computed for too long, where there is such a limit.
+_OUT_OF_TIME = -int(getattr(signal, "SIGXCPU", 99))
 
 #: Places in a text, [from, to).
 Spans = list[Sequence[int]]
@@ -47,7 +52,7 @@ class Sandbox:
     Args:
         source: the template.
         called: what errors call it.
-        seconds: how long one row may take.
+        seconds: how long one row may compute.
         megabytes: how much memory the process may have.
     """
 
@@ -89,7 +94,7 @@ class Sandbox:
         if self._process is not None:
             return self._process
         process = subprocess.Popen(
-            [sys.executable, "-I", str(Path(__file__).with_name("renderer.py"))],
+            [sys.executable, "-I", "-B", str(Path(__file__).with_name("renderer.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -103,32 +108,29 @@ class Sandbox:
             "seconds": self._seconds,
             "megabytes": self._megabytes,
         }
-        self._has_tags = self._asked(process, "", first, more=_START_SECONDS)["has_tags"]
+        try:
+            self._has_tags = self._asked(process, "", first, more=_START_SECONDS)["has_tags"]
+        except TextError:
+            self.close()
+            raise
         return process
 
     def _asked(
         self, process: subprocess.Popen[bytes], where: str, what: dict[str, Any], more: float = 0
     ) -> dict[str, Any]:
         at = f"{where}: " if where else ""
+        line: bytes | None = b""
         try:
             cast("BinaryIO", process.stdin).write(json.dumps(what).encode() + b"\n")
             cast("BinaryIO", process.stdin).flush()
-            line = self._answers.get(timeout=self._seconds + more)
+            line = self._answers.get(timeout=_PATIENCE * self._seconds + more)
         except Empty:
-            self.close()
-            raise TextError(
-                f"{at}{self._called} did not come to an end within {self._seconds:g} seconds and "
-                "was stopped: look for a loop or a huge number in it"
-            ) from None
-        except OSError:
-            line = b""
+            line = None
+        except OSError:  # it has ended
+            pass
         if not line:
             self.close()
-            raise TextError(
-                f"{at}{self._called} used more time or memory than it may ({self._seconds:g} "
-                f"seconds, {self._megabytes} MiB) and was stopped: look for a loop or a huge text "
-                "in it"
-            )
+            raise self._stopped(at, late=line is None or process.returncode == _OUT_OF_TIME)
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             place = "" if answer["line"] is None else f", line {answer['line']}"
@@ -136,6 +138,17 @@ class Sandbox:
                 f"{at}{self._called}{place}: {answer['error']}; mend the template or the row"
             )
         return answer
+
+    def _stopped(self, at: str, *, late: bool) -> TextError:
+        if late:
+            return TextError(
+                f"{at}{self._called} did not come to an end within {self._seconds:g} seconds and "
+                "was stopped: look for a loop or a huge number in it"
+            )
+        return TextError(
+            f"{at}{self._called} ended without an answer, perhaps for want of memory (it may have "
+            f"{self._megabytes} MiB): look for a huge text or number in it"
+        )
 
 
 def _read(stream: BinaryIO, answers: Queue[bytes]) -> None:

@@ -10,6 +10,7 @@ marks nothing, the chat is rendered up to each answer and with it, and the answe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -123,12 +124,25 @@ class ChatTemplate:
                 f"{where}: the chat template ({self.template.said}) changes what the messages say "
                 "so that their text cannot be told from its own special tokens: use another"
             )
+        self._refuse_lost(where, whole.text, answers, [messages[turn] for turn in turns])
         if goes_on and answers and answers[-1][1] == len(whole.text):
             raise TextError(
                 f"{where}: the chat template ({self.template.said}) adds nothing where an answer "
                 "is to begin: it has to where add_generation_prompt is true"
             )
         return self._spelling.spelled(whole.text, whole.contents, answers)
+
+    def _refuse_lost(self, where: str, text: str, answers: Spans, said: Sequence[Message]) -> None:
+        """Templates for pictures pass over a content that is a plain text, and say nothing."""
+        written = "".join(text[start:end] for start, end in answers).casefold()
+        for name in self._spelling.special:
+            written = written.replace(name.casefold(), " ")
+        words = [word for each in said for word in re.findall(r"\w+", each["content"].casefold())]
+        if answers and words and not any(word in written for word in words):
+            raise TextError(
+                f"{where}: the chat template ({self.template.said}) leaves out what the assistant "
+                "says: it may want another kind of content than a text; use another template"
+            )
 
     def _context(self, messages: Sequence[Message], *, goes_on: bool) -> dict[str, Any]:
         return {
