@@ -26,8 +26,8 @@ _ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
     config.DirectPreference: config.Preferences,
     config.PolicyGradient: config.Prompts,
 }
-#: What `--lora RANK` adapts: every matrix of attention and feed-forward.
-_LORA_TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
+#: What `--lora RANK` adapts: every linear layer of every block.
+_LORA_TARGETS = ("*.blocks.*",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
