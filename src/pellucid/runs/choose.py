@@ -18,14 +18,6 @@ from pellucid.presets import Goal, find, find_goal
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
-#: Which kind of rows each objective learns from.
-_ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
-    config.SequenceToSequence: config.Pairs,
-    config.Classification: config.Labelled,
-    config.SupervisedFineTuning: config.Conversations,
-    config.DirectPreference: config.Preferences,
-    config.PolicyGradient: config.Prompts,
-}
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
@@ -154,8 +146,8 @@ def _with_data(
 ) -> config.Run:
     """The run with the files that were named, read as its objective has them."""
     corpus: config.Corpus = run.text.corpus
-    rows = _ROWS.get(type(run.objective))
-    if rows is None:
+    (kind, *_) = config.data_for(run.objective)
+    if not issubclass(kind, config.Rows):
         if columns:
             raise ConfigError(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
@@ -171,7 +163,7 @@ def _with_data(
                 f"--field {field}: rows have several fields; say --columns NAME={field}"
             )
         if paths:
-            corpus = rows(paths=paths)
+            corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
             corpus = _with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
