@@ -79,6 +79,12 @@ class Run:
                 f"text.corpus is {type(self.text.corpus).__name__}: choose another, or name the "
                 "files on the command line"
             )
+        if self.start is None and isinstance(self.objective, DirectPreference | PolicyGradient):
+            raise ConfigError(
+                f"objective {name} compares the model with the one it began as, and this run "
+                "begins with weights drawn at random: go on from a model that answers already, "
+                "with --from RUN"
+            )
 
 
 _TEXT = (StandardLibrary, Files)
