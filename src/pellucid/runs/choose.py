@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
@@ -17,6 +17,8 @@ from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
+
+T = TypeVar("T")
 
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
@@ -104,11 +106,30 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     if start is None:
         return {}
     begun = config_of(Path(start))
+    model = replace(begun.model, head=_head(begun.model, aim))
+    if aim is not None and not aim.dropout:
+        model = _without_dropout(model)
     return {
         "start": str(start),
-        "model": encode(replace(begun.model, head=_head(begun.model, aim))),
+        "model": encode(model),
         "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
     }
+
+
+def _without_dropout(model: config.Transformer) -> config.Transformer:
+    """The model with every dropout of its stacks at 0."""
+
+    def stack(each: config.Stack | None) -> config.Stack | None:
+        return None if each is None else _dry(replace(each, attention=_dry(each.attention)))
+
+    return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
+
+
+def _dry(part: T) -> T:
+    if isinstance(part, config.Alternating):
+        return cast("T", replace(part, layers=tuple(_dry(each) for each in part.layers)))
+    has = any(each.name == "dropout" for each in fields(cast("Any", part)))
+    return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
 
 
 def _of_teacher(teacher: Path) -> dict[str, Any]:
