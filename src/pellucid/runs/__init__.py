@@ -5,7 +5,7 @@ the observers it is handed.
 """
 
 from pellucid.runs.answering import answer
-from pellucid.runs.classify import Classified, ClassShare, classify, has_several_labels
+from pellucid.runs.classify import Classified, ClassShare, class_names, classify, has_several_labels
 from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
@@ -44,6 +44,7 @@ __all__ = [
     "answer",
     "attach",
     "beam_search",
+    "class_names",
     "classify",
     "count_corpus",
     "embed",
