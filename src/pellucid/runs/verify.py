@@ -75,7 +75,11 @@ def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
     target.path.mkdir()
     for file in (source.config, source.plan, source.tokenizer):
         shutil.copy(file, target.path)
+    if source.teacher.exists():
+        shutil.copy(source.teacher, target.path)
     shutil.copytree(source.text, target.text)
+    if source.start.exists():
+        shutil.copytree(source.start, target.start)
     target.metrics.touch()
     if step:
         verify(source.shelf.path(step))
