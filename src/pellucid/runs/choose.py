@@ -15,6 +15,7 @@ from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
+from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
@@ -80,8 +81,8 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
-    if "format" in said:  # a run's own, and whole: nothing stands below it
-        table: dict[str, Any] = said
+    if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
+        table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
@@ -101,6 +102,13 @@ def choose(
     return replace(run, trained=adapters)
 
 
+def _aimed(said: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
+    """A whole config with the objective that was asked for, where it has another."""
+    if aim is None or said.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+        return said
+    return overlay(said, _of_goal(aim, tuned=False))
+
+
 def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     """The model and the tokenizer of what the run goes on from."""
     if start is None:
@@ -112,7 +120,10 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
+        "text": {
+            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
+            "special": [],
+        },
     }
 
 
@@ -137,8 +148,13 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(teacher)))},
+        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
     }
+
+
+def _words(path: Path) -> Path:
+    """Where the tokenizer of a run, a checkpoint or a published model is."""
+    return path if is_published(path) else existing_folder(path)[0].path
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:

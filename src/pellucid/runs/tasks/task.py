@@ -80,6 +80,8 @@ class Task:
     unit: str = "tokens"
     #: What there is to say of the data, in order.
     facts: tuple[Fact, ...] = field(default=())
+    #: The parameters of other models that lie in memory: asked, and not trained.
+    asked: int = 0
     #: One example as it is trained on.
     example: Example | None = None
     #: How the model does on any examples of this form, where the data are rows.
