@@ -9,6 +9,12 @@ from pellucid.runs.classify import Classified, ClassShare, classify, has_several
 from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
+from pellucid.runs.evaluate_rows import (
+    RowsEvaluation,
+    evaluate_held_out,
+    evaluate_rows,
+    learns_from_rows,
+)
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
 from pellucid.runs.folder import RunFolder, existing_folder
@@ -37,6 +43,7 @@ __all__ = [
     "Pool",
     "Prediction",
     "ResumeProof",
+    "RowsEvaluation",
     "Run",
     "RunFolder",
     "Score",
@@ -48,6 +55,8 @@ __all__ = [
     "count_corpus",
     "embed",
     "evaluate",
+    "evaluate_held_out",
+    "evaluate_rows",
     "existing_folder",
     "export_run",
     "fill",
@@ -55,6 +64,7 @@ __all__ = [
     "has_several_labels",
     "import_model",
     "kind_of",
+    "learns_from_rows",
     "load",
     "neighbours",
     "next_token",
