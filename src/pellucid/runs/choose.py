@@ -202,11 +202,16 @@ def _with_data(
         if paths:
             corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
-            corpus = _with_columns(corpus, columns)
+            corpus = with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
 
 
-def _with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+    """The rows with columns chosen as "NAME=COLUMN".
+
+    Raises:
+        ConfigError: no such part of a row.
+    """
     names = [each.name for each in fields(corpus) if each.name != "paths"]
     chosen: dict[str, Any] = {}
     for column in columns:
