@@ -222,7 +222,7 @@ def test_a_resumed_run_is_told_its_reward_again_and_no_other(
     assert facts["to resume"].endswith(f"--reward {REWARD}")
     with pytest.raises(ConfigError, match=f"trained for --reward {REWARD}"):
         runs.resume(tmp_path / "run", show=False)
-    with pytest.raises(ConfigError, match="another run.*--allow-drift"):
+    with pytest.raises(ConfigError, match=r"another run.*--allow-drift"):
         runs.resume(tmp_path / "run", reward="math:fabs", show=False)
     runs.resume(tmp_path / "run", reward=REWARD, show=False)
 

@@ -1,4 +1,4 @@
-"""A tiny model with a whole life: rows to answer, to prefer and to be rewarded for, and their runs."""
+"""A tiny model with a whole life: rows to answer, to prefer, to be rewarded for; and their runs."""
 
 from __future__ import annotations
 
