@@ -52,7 +52,7 @@ class Run:
         Raises:
             ConfigError: says what the objective takes.
         """
-        check_needs(self.objective, self.model, self.text.corpus)
+        check_needs(self.objective, self.model, self.text.corpus, self.start)
 
 
 def run_to_toml(run: Run) -> str:
