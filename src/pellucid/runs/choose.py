@@ -81,11 +81,18 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
+    if "format" in said and start is not None:
+        raise ConfigError(
+            f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
+            "begins with: take its format out to lay it over another start, or leave --from out"
+        )
     if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
         table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
+        if start is not None:  # a model is taken whole: nothing of the preset's stands below it
+            table["model"] = {}
         for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):
             table = overlay(table, layer)
     if teacher is not None:
