@@ -15,6 +15,7 @@ from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
+from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
@@ -120,7 +121,7 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
+        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
     }
 
 
@@ -145,8 +146,14 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(teacher)))},
+        "text": {"tokenizer": _tokenizer_of(teacher)},
     }
+
+
+def _tokenizer_of(path: Path) -> dict[str, Any]:
+    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
+    folder = path if is_published(path) else existing_folder(path)[0].path
+    return encode(config.FromFile(path=str(folder)))
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
