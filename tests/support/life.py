@@ -1,4 +1,4 @@
-"""A tiny model with a whole life: rows to answer, to prefer, to be rewarded for; and their runs."""
+"""A tiny model with a whole life: rows to answer, to prefer, to be rewarded for, and runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SMALL = (
     "training.precision=float32",
     "training.device=cpu",
     "training.log_every=3",
-    "training.evaluate_every=4",
+    "training.evaluate_every=100",
     "training.checkpoint_every=4",
     "training.keep_checkpoints=4",
     "text.held_out=0.2",
 )
 
 
-def rows(n: int = 24, seed: int = 0) -> list[dict[str, str]]:
+def rows(n: int = 16, seed: int = 0) -> list[dict[str, str]]:
     """Prompts to say two words, with answers of different lengths."""
     draw = random.Random(seed)
     made: list[dict[str, str]] = []
@@ -68,13 +68,13 @@ def tune(
     start: Path,
     file: Path,
     *,
-    steps: int = 8,
+    steps: int = 6,
     settings: Sequence[str] = (),
     observers: Sequence[Observer] = (),
     **choices: Any,
 ) -> Run:
     """A stage of the life: trained on from `start` into `folder`."""
-    short = ["objective.max_new_tokens=8"] if objective == "policy" else []
+    short = ["objective.max_new_tokens=6"] if objective == "policy" else []
     return pellucid.train(
         [file],
         objective=objective,

@@ -2,6 +2,9 @@
 
 Comes in: a short name. Goes out: values to lay over a preset. It does not know data or models.
 
+Learning rates for answers, preferences and rewards were measured on `nano` (docs/recipes/
+whole-life.md); what a larger model bears was not measured, and is usually less.
+
 Sources:
     Devlin et al. 2018, "BERT", section 3.1 (15%, of which 80% masked and 10% replaced); Raffel et
     al. 2019, "T5", section 3.1.4 (15%, spans of 3); Vaswani et al. 2017, section 5.4 (label
@@ -112,7 +115,7 @@ GOALS: Mapping[str, Goal] = {
         what="answer prompts: predict the tokens of answers, from instructions or chats",
         preset="nano",
         objective=SupervisedFineTuning(label_smoothing=0.0),
-        tuning=_tuning(3e-4, epochs=3, batch_size=8),
+        tuning=_tuning(2e-3, epochs=3, batch_size=8),
     ),
     "distillation": Goal(
         what="predict what a teacher predicts",
@@ -124,7 +127,7 @@ GOALS: Mapping[str, Goal] = {
         preset="nano",
         objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
         dropout=False,
-        tuning=_tuning(1e-4, epochs=2, batch_size=16),
+        tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
     "policy": Goal(
         what="draw answers, and make those with the better reward likelier",
@@ -138,7 +141,7 @@ GOALS: Mapping[str, Goal] = {
             temperature=1.0,
         ),
         dropout=False,
-        tuning=_tuning(1e-4, epochs=1, batch_size=16),
+        tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
 }
 

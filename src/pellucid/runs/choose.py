@@ -127,10 +127,7 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {
-            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
-            "special": [],
-        },
+        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
     }
 
 
@@ -155,13 +152,14 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
+        "text": {"tokenizer": _tokenizer_of(teacher), "special": []},
     }
 
 
-def _words(path: Path) -> Path:
-    """Where the tokenizer of a run, a checkpoint or a published model is."""
-    return path if is_published(path) else existing_folder(path)[0].path
+def _tokenizer_of(path: Path) -> dict[str, Any]:
+    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
+    folder = path if is_published(path) else existing_folder(path)[0].path
+    return encode(config.FromFile(path=str(folder)))
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
