@@ -1,7 +1,7 @@
 """How many of the features of an encoder are needed to tell spam?
 
     python -m benchmarks.recipes.sparse_features --messages SMSSpamCollection \
-        --classifier runs/spam/all-pretrained/rate-0.001-seed-1 --out runs/sparse
+        --classifier runs/spam/on-pretrained/rate-0.001-seed-1 --out runs/sparse
 
 A classifier's blocks are frozen; its final norm and its head go on learning by gradient descent,
 and the matrix that reads the pooled state of a text (`classifier.weight`, a row for each class, a
@@ -26,7 +26,8 @@ from pellucid import runs
 
 STRENGTHS = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 L2 = 1e-4
-EPOCHS = 2.0
+#: How many messages, and how often each of them is seen.
+MESSAGES, EPOCHS = 500, 8.0
 
 
 def main() -> None:
@@ -38,9 +39,10 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     train, test = spam.parted(arguments.messages, arguments.out)
+    some = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
     rows: list[dict[str, Any]] = []
     for l1 in STRENGTHS:
-        run = picked(train, arguments.out / f"l1-{l1}", arguments.classifier, l1, arguments.seed)
+        run = picked(some, arguments.out / f"l1-{l1}", arguments.classifier, l1, arguments.seed)
         measured = spam.judged(run, test)
         rows.append({"l1": l1, **survivors(run), "test": measured, "seconds": spam.seconds_of(run)})
         print(rows[-1], file=sys.stderr)
