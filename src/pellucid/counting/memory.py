@@ -77,7 +77,9 @@ def memory(
         MemoryRow("optimiser", moments, moments_formula),
     ]
     if asked:
-        rows.append(MemoryRow("asked", 4 * asked, "4 bytes x parameters of the model that is asked"))
+        rows.append(
+            MemoryRow("asked", 4 * asked, "4 bytes x parameters of the model that is asked")
+        )
     tokens, width = sequences * model.context_length, bytes_of(precision)
     for named in _backward(model, trained):
         per_token, formula = _activations(model, named)
@@ -114,7 +116,10 @@ def _moments(optimiser: Optimiser, moves: Moving) -> tuple[int, str]:
         case SGD():
             return 4 * n, "momentum x 4 bytes"
         case Muon():
-            return 8 * n - 4 * moves.hidden, "momentum x 4 bytes (hidden matrices), 2 moments (the rest)"
+            return (
+                8 * n - 4 * moves.hidden,
+                "momentum x 4 bytes (hidden matrices), 2 moments (the rest)",
+            )
         case _:
             assert_never(optimiser)
 
