@@ -15,8 +15,8 @@ def add_to(verbs: Any) -> None:
         "export",
         help="write a run as a Hugging Face directory",
         description="Write a run's model and tokenizer so that transformers loads them with "
-        "from_pretrained. A model that no handled family can say is refused, part by part. Adapters "
-        "are merged, or written alone with --adapter, for peft.",
+        "from_pretrained. A model that no handled family can say is refused, part by part. "
+        "Adapters are merged, or written alone with --adapter, for peft.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("out", metavar="DIR", help="the directory, which is made")
