@@ -40,12 +40,7 @@ def test_as_many_weights_move_as_in_the_model(
     for whole in (described, replace(described, head=CLASSES)):
         model = assemble(whole, seed=0)
         before = sum(each.numel() for each in model.parameters())
-<<<<<<< HEAD
-        if isinstance(trained, config.LoRA) and any(s.reparametrisation for s in whole.stacks):
-            # no update stands beside such a layer
-=======
         if isinstance(trained, config.LoRA) and _reparametrised(whole):
->>>>>>> distil
             with pytest.raises(ConfigError, match="reparametrisation"):
                 assemble_trained(model, trained, seed=0)
             continue

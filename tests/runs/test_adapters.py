@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Runs that train a part of the weights: loaded, resumed, started from, leaving alone or whole."""
-=======
 """Runs that train a part of the weights: resumed, started from, leaving alone or whole."""
->>>>>>> distil
 
 from __future__ import annotations
 
