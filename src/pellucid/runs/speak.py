@@ -6,6 +6,7 @@ Comes in: a run and prompts. Goes out: texts. It does not know displays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import torch
 
@@ -75,8 +76,12 @@ def speak_after(
     step: int,
     *,
     encoded: Encoded | None = None,
+    spell: Callable[[Sequence[int]], str] | None = None,
 ) -> Sampled:
-    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`."""
+    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
+
+    `spell` makes text of what was written, where that is not the tokenizer's own.
+    """
     seen = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
         logits = model(seen, encoded=encoded)[0, -1]
@@ -90,5 +95,14 @@ def speak_after(
             (tokenizer.token(int(token)), float(share))
             for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
         ),
-        continuation=continuation.text,
+        continuation=continuation.text if spell is None else spell(continuation.ids),
     )
+
+
+def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The text of ids, special tokens by their names: what is hidden, where a text begins."""
+    said = ""
+    for special, some in groupby(ids, key=lambda each: not tokenizer.decode([each])):
+        part = list(some)
+        said += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
+    return said
