@@ -135,7 +135,13 @@ def _count(arguments: argparse.Namespace) -> None:
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
     flops = flops_per_token(run.model)
-    bytes_needed = memory(run.model, run.optimiser, sequences=sequences, precision="float32")
+    bytes_needed = memory(
+        run.model,
+        run.optimiser,
+        sequences=sequences,
+        precision="float32",
+        trained=run.trained,
+    )
     grows = growth(run.model, precision="float32")
     if arguments.json:
         print_json(

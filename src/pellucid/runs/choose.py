@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
+from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
+
+T = TypeVar("T")
 
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
@@ -83,8 +86,8 @@ def choose(
             f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
             "begins with: take its format out to lay it over another start, or leave --from out"
         )
-    if "format" in said:  # a run's own, and whole: nothing stands below it
-        table: dict[str, Any] = said
+    if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
+        table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
@@ -106,16 +109,45 @@ def choose(
     return replace(run, trained=adapters)
 
 
+def _aimed(said: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
+    """A whole config with the objective that was asked for, where it has another."""
+    if aim is None or said.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+        return said
+    return overlay(said, _of_goal(aim, tuned=False))
+
+
 def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     """The model and the tokenizer of what the run goes on from."""
     if start is None:
         return {}
     begun = config_of(Path(start))
+    model = replace(begun.model, head=_head(begun.model, aim))
+    if aim is not None and not aim.dropout:
+        model = _without_dropout(model)
     return {
         "start": str(start),
-        "model": encode(replace(begun.model, head=_head(begun.model, aim))),
-        "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
+        "model": encode(model),
+        "text": {
+            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
+            "special": [],
+        },
     }
+
+
+def _without_dropout(model: config.Transformer) -> config.Transformer:
+    """The model with every dropout of its stacks at 0."""
+
+    def stack(each: config.Stack | None) -> config.Stack | None:
+        return None if each is None else _dry(replace(each, attention=_dry(each.attention)))
+
+    return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
+
+
+def _dry(part: T) -> T:
+    if isinstance(part, config.Alternating):
+        return cast("T", replace(part, layers=tuple(_dry(each) for each in part.layers)))
+    has = any(each.name == "dropout" for each in fields(cast("Any", part)))
+    return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
 
 
 def _of_teacher(teacher: Path) -> dict[str, Any]:
@@ -123,8 +155,13 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(teacher)))},
+        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
     }
+
+
+def _words(path: Path) -> Path:
+    """Where the tokenizer of a run, a checkpoint or a published model is."""
+    return path if is_published(path) else existing_folder(path)[0].path
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
@@ -172,11 +209,16 @@ def _with_data(
         if paths:
             corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
-            corpus = _with_columns(corpus, columns)
+            corpus = with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
 
 
-def _with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+    """The rows with columns chosen as "NAME=COLUMN".
+
+    Raises:
+        ConfigError: no such part of a row.
+    """
     names = [each.name for each in fields(corpus) if each.name != "paths"]
     chosen: dict[str, Any] = {}
     for column in columns:
