@@ -21,14 +21,6 @@ from pellucid.runs.start import config_of
 
 T = TypeVar("T")
 
-#: Which kind of rows each objective learns from.
-_ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
-    config.SequenceToSequence: config.Pairs,
-    config.Classification: config.Labelled,
-    config.SupervisedFineTuning: config.Conversations,
-    config.DirectPreference: config.Preferences,
-    config.PolicyGradient: config.Prompts,
-}
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
@@ -89,8 +81,8 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
-    if "format" in said:  # a run's own, and whole: nothing stands below it
-        table: dict[str, Any] = said
+    if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
+        table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
@@ -110,6 +102,13 @@ def choose(
     return replace(run, trained=adapters)
 
 
+def _aimed(said: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
+    """A whole config with the objective that was asked for, where it has another."""
+    if aim is None or said.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+        return said
+    return overlay(said, _of_goal(aim, tuned=False))
+
+
 def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     """The model and the tokenizer of what the run goes on from."""
     if start is None:
@@ -121,7 +120,10 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
+        "text": {
+            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
+            "special": [],
+        },
     }
 
 
@@ -146,14 +148,13 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": _tokenizer_of(teacher)},
+        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
     }
 
 
-def _tokenizer_of(path: Path) -> dict[str, Any]:
-    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
-    folder = path if is_published(path) else existing_folder(path)[0].path
-    return encode(config.FromFile(path=str(folder)))
+def _words(path: Path) -> Path:
+    """Where the tokenizer of a run, a checkpoint or a published model is."""
+    return path if is_published(path) else existing_folder(path)[0].path
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
@@ -182,8 +183,8 @@ def _with_data(
 ) -> config.Run:
     """The run with the files that were named, read as its objective has them."""
     corpus: config.Corpus = run.text.corpus
-    rows = _ROWS.get(type(run.objective))
-    if rows is None:
+    (kind, *_) = config.data_for(run.objective)
+    if not issubclass(kind, config.Rows):
         if columns:
             raise ConfigError(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
@@ -199,13 +200,18 @@ def _with_data(
                 f"--field {field}: rows have several fields; say --columns NAME={field}"
             )
         if paths:
-            corpus = rows(paths=paths)
+            corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
-            corpus = _with_columns(corpus, columns)
+            corpus = with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
 
 
-def _with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+    """The rows with columns chosen as "NAME=COLUMN".
+
+    Raises:
+        ConfigError: no such part of a row.
+    """
     names = [each.name for each in fields(corpus) if each.name != "paths"]
     chosen: dict[str, Any] = {}
     for column in columns:

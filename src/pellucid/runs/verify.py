@@ -75,8 +75,9 @@ def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
     target.path.mkdir()
     for file in (source.config, source.plan, source.tokenizer):
         shutil.copy(file, target.path)
-    if source.template.is_file():
-        shutil.copy(source.template, target.path)
+    for file in (source.template, source.teacher):
+        if file.is_file():
+            shutil.copy(file, target.path)
     for folder in (source.text, source.start):
         if folder.is_dir():
             shutil.copytree(folder, target.path / folder.name)

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
+from pellucid.generation import Beams
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.task import Fact, Given, Task
+from pellucid.runs.tasks.task import Fact, Given, Task, Written
+from pellucid.runs.tasks.writing import written
 from pellucid.training import HeldOut, Precision
 
 
@@ -47,18 +49,28 @@ def answering(given: Given) -> Task:
         rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=order.tokens_per_row,
         evaluate=lambda precision: judge(few, precision),
-        sample=lambda step: asking.answered(_prompt(few), step),
+        sample=lambda step: asking.answered(prompt_and_answer(few, 0)[0], step),
         guessing_nats=math.log(run.model.rows),
         facts=(*facts_of_examples(given), *_packing(order)),
         example=example_of(order.batch(0, 1), given.tokenizer.decode),
         judge=judge,
+        write=lambda side, beams: answer(given, side, beams),
     )
 
 
-def _prompt(examples: Examples) -> list[int]:
-    """What stands before the first answer in the first of `examples`."""
-    ids, supervised = (examples.columns[name][0].tolist() for name in ("ids", "supervised"))
-    return ids[: supervised.index(1)] if 1 in supervised else ids
+def answer(given: Given, side: Examples, beams: Beams) -> list[Written]:
+    """What the model answers where each conversation has its first answer."""
+    pairs = [prompt_and_answer(side, place) for place in range(len(side))]
+    return written(given, pairs, beams, reads=False)
+
+
+def prompt_and_answer(examples: Examples, place: int) -> tuple[list[int], list[int]]:
+    """The ids before the first answer, and those of that answer."""
+    ids, supervised = (examples.columns[name][place].tolist() for name in ("ids", "supervised"))
+    begin = supervised.index(1) if 1 in supervised else len(ids)
+    rest = supervised[begin:]
+    end = begin + (rest.index(0) if 0 in rest else len(rest))
+    return ids[:begin], ids[begin:end]
 
 
 def _packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:

@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.examples import Examples, StoredExamples
+from pellucid.generation import Beams
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.runs.folder import RunFolder
+from pellucid.runs.measures import Classified
 from pellucid.text import PreparedText, Tokenizer
 from pellucid.training import Example, HeldOut, Precision, Sampled
 
 Fact = tuple[str, str]
 #: How a model does on examples.
 Judge = Callable[[Examples, Precision], HeldOut]
+#: What a model takes examples for, class by class.
+Classify = Callable[[Examples, Precision], Classified]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,19 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A text, what a model wrote of it or after it, and what was to be written: one, or several."""
+
+    given: str
+    text: str
+    references: tuple[str, ...]
+
+
+#: What a model writes for examples, by a search, and what was to be written.
+Write = Callable[[Examples, Beams], list[Written]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """An objective with all that goes with it.
 
@@ -80,7 +97,13 @@ class Task:
     unit: str = "tokens"
     #: What there is to say of the data, in order.
     facts: tuple[Fact, ...] = field(default=())
+    #: The parameters of other models that lie in memory: asked, and not trained.
+    asked: int = 0
     #: One example as it is trained on.
     example: Example | None = None
     #: How the model does on any examples of this form, where the data are rows.
     judge: Judge | None = None
+    #: What it takes examples for, where it names classes.
+    classify: Classify | None = None
+    #: What it writes for examples, where there is something to compare with.
+    write: Write | None = None
