@@ -150,7 +150,7 @@ def test_what_cannot_be_evaluated_is_refused(
     label = tmp_path / "label.tsv"
     label.write_text("label\ttext\nthird\tabc\n", encoding="utf-8")
     said = refused("evaluate", classifier.folder, label)
-    assert "row 1: the label 'third' is none of the classes" in said
+    assert "the label 'third' is none of the classes" in said
     assert "has no reward" in refused("evaluate", run.folder, "--reward", "a:b")
 
 

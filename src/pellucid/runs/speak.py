@@ -6,7 +6,6 @@ Comes in: a run and prompts. Goes out: texts. It does not know displays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 import torch
 
@@ -97,12 +96,3 @@ def speak_after(
         ),
         continuation=continuation.text if spell is None else spell(continuation.ids),
     )
-
-
-def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The text of ids, special tokens by their names: what is hidden, where a text begins."""
-    said = ""
-    for special, some in groupby(ids, key=lambda each: not tokenizer.decode([each])):
-        part = list(some)
-        said += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
-    return said

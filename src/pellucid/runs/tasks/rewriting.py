@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 from pellucid.examples import Bucketed, Examples, TwoTexts, in_turn
 from pellucid.generation import Beams, encode
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
-from pellucid.runs.speak import speak_after, spelled
+from pellucid.runs.example import example_of, spelled
+from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Given, Task, Written
@@ -45,7 +44,7 @@ def rewriting(given: Given) -> Task:
         sample=lambda step: rewritten(given, few, step),
         guessing_nats=math.log(run.model.rows),
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), partial(spelled, tokenizer)),
+        example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
         write=lambda side, beams: rewrite(given, side, beams),
     )

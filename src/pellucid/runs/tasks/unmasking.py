@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy.typing as npt
@@ -99,7 +98,7 @@ def uncorrupting(given: Given) -> Task:
     few = given.text.held_out.tokens[: min(_SHOWN_TOKENS, length)]
     shown = next(span_windows(few, spans, context_length=length, batch_size=1, seed=_HELD_OUT_SEED))
     source = to_list(shown.source[0])
-    spell = partial(spelled, given.tokenizer)
+    spell = spelled(given.tokenizer)
 
     def sample(step: int) -> Sampled:
         model, tokenizer = given.model, given.tokenizer
