@@ -7,7 +7,6 @@ which objective it is for, nor how it is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import assert_never
 
 from torch import Tensor
