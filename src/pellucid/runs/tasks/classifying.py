@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,8 @@ import torch
 from pellucid import config
 from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.measures import Classified, classification_measures
-from pellucid.runs.speak import spelled
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
@@ -71,7 +69,7 @@ def classifying(given: Given) -> Task:
         facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
         example=example_of(
             order.batch(0, 1),
-            partial(spelled, given.tokenizer),
+            spelled(given.tokenizer),
             causal=run.model.encoder is None,
             classes=head.classes,
         ),

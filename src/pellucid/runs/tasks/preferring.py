@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 from pellucid.examples import Bucketed, Examples, TwoAnswers, in_turn
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
-from pellucid.runs.speak import spelled
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
 from pellucid.runs.tasks.judging import judged, some_of
@@ -54,6 +52,6 @@ def preferring(given: Given) -> Task:
         guessing_nats=math.log(2),
         unit="pairs",
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), partial(spelled, tokenizer)),
+        example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
     )
