@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import statistics
 import time
 from collections.abc import Iterable
@@ -141,6 +142,7 @@ def trained(folder: Path, judging_text: Path, **choices: Any) -> dict[str, Any]:
     kept = folder.parent / f"{folder.name}.json"
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
+    shutil.rmtree(folder, ignore_errors=True)  # one that was stopped half-way
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     started = time.perf_counter()
     run = runs.train(out=folder, show=False, **choices)
@@ -200,7 +202,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where what is trained is kept")
     parser.add_argument("--teacher-steps", type=int, default=1000)
     parser.add_argument("--student-steps", type=int, default=200)
-    parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 2.0, 4.0])
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--share", type=float, default=1.0, help="of the text, for students")
     given = parser.parse_args()

@@ -3,9 +3,9 @@
     python -m benchmarks.recipes.weight_decay_and_smoothing --messages SMSSpamCollection \
         --tokenizer runs/spam/pretrained --out runs/decay
 
-A small encoder learns to tell spam from nothing, on 1,000 messages. Both optimisers get the best of
+A small encoder learns to tell spam from nothing, on 500 messages. Both optimisers get the best of
 the same learning rates and of as many strengths, by the loss on messages that are held out of those
-1,000; then three seeds each. The better of them is trained with smoothed labels too. All is judged
+500; then three seeds each. The better of them is trained with smoothed labels too. All is judged
 on the fifth of the messages that no run has seen.
 
 Comes in: the messages, and a run whose tokenizer is taken. Goes out: a table, and a dated JSON file
@@ -26,14 +26,14 @@ from benchmarks.recipes import spam
 
 from pellucid import runs
 
-MESSAGES, EPOCHS = 1000, 4.0
+MESSAGES, EPOCHS = 500, 4.0
 RATES = (1e-3, 3e-3)
 #: Each optimiser with the strengths that are tried; 0 is the same run for both.
 KINDS: dict[str, tuple[Callable[[float, float], str], tuple[float, ...]]] = {
-    "Adam + L2": (spam.adam, (0.0, 1e-3, 1e-2)),
-    "AdamW": (spam.adamw, (0.0, 0.1, 1.0)),
+    "Adam + L2": (spam.adam, (0.0, 1e-2)),
+    "AdamW": (spam.adamw, (0.0, 1.0)),
 }
-SMOOTHINGS = (0.0, 0.05, 0.2)
+SMOOTHING = 0.1
 
 
 def main() -> None:
@@ -57,6 +57,7 @@ def main() -> None:
             start=None,
             seed=seed,
             epochs=EPOCHS,
+            model=spam.TINY,
             settings=[
                 optimiser,
                 f"objective.label_smoothing={smoothing}",
@@ -86,10 +87,8 @@ def main() -> None:
         results[kind] = figures(measured, test) | {"held_out_loss": tried, "chosen": said}
     winner = min(best, key=lambda kind: best[kind][0])
     _, said, name = best[winner]
-    results["smoothed"] = {"with": winner}
-    for smoothing in SMOOTHINGS[1:]:
-        made_so = [one(s, said, smoothing, f"smooth-{smoothing}") for s in arguments.seeds]
-        results["smoothed"][str(smoothing)] = figures(made_so, test)
+    smoothed = [one(seed, said, SMOOTHING, "smoothed") for seed in arguments.seeds]
+    results["smoothed"] = figures(smoothed, test) | {"with": winner, "smoothing": SMOOTHING}
     print(spam.written("weight-decay-and-smoothing", results))
 
 

@@ -1,4 +1,4 @@
-"""Runs that train a part of the weights: loaded, resumed, started from, leaving alone or whole."""
+"""Runs that train a part of the weights: resumed, started from, leaving alone or whole."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import print_json
+from pellucid.cli.texts import line
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -61,7 +62,7 @@ def _say_what_next(run: Run, result: Result) -> None:
         lines += _sample(run, facts)
     elif "sentence" in facts:
         lines += [
-            f"what it makes of {facts['sentence']!r}",
+            f"what it makes of {line(str(facts['sentence']))!r}",
             "",
             *(f"    {line}" for line in _lines_of(facts["continuation"])),
             "",
@@ -93,15 +94,18 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
     """What can be done with a run; first what it was trained for."""
     from pellucid import config
 
-    said = shlex.quote(str(facts.get("sentence", run.config.training.sentence)))
+    said = _word(str(facts.get("sentence", run.config.training.sentence)))
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
         case config.MaskedTokens():
             mask = run.tokenizer.roles().get("mask_token", "")
             sentence = shlex.quote(f"{run.config.training.sentence} {mask}")
             return [f"pellucid fill {folder} {sentence}", evaluate]
-        case config.SequenceToSequence() | config.SpanCorruption():
+        case config.SequenceToSequence():
             return [f"pellucid translate {folder} {said}", evaluate]
+        case config.SpanCorruption():
+            tune = f"pellucid train --objective seq2seq --from {folder} PATH"
+            return [tune, f"pellucid evaluate {folder}"]
         case config.Classification():
             return [f"pellucid classify {folder} {said}", evaluate]
         case config.SupervisedFineTuning() | config.DirectPreference() | config.PolicyGradient():
@@ -112,6 +116,11 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
                 f"pellucid explain {folder} {said}",
                 evaluate,
             ]
+
+
+def _word(text: str) -> str:
+    """The text as one word of a command, where it is short enough to be typed; else TEXT."""
+    return shlex.quote(text) if text == line(text) else "TEXT"
 
 
 def _sample(run: Run, facts: dict[str, Any]) -> list[str]:

@@ -60,8 +60,10 @@ def data_for(objective: Objective) -> Kinds:
     return _NEEDS[type(objective)][1]
 
 
-def check_needs(objective: Objective, model: Transformer, corpus: Corpus) -> None:
-    """Refuse what the objective cannot train, and data it cannot be fed with.
+def check_needs(
+    objective: Objective, model: Transformer, corpus: Corpus, start: str | None
+) -> None:
+    """Refuse what the objective cannot train or begin with, and data it cannot be fed with.
 
     Raises:
         ConfigError: says what the objective takes, and what to do.
@@ -80,6 +82,11 @@ def check_needs(objective: Objective, model: Transformer, corpus: Corpus) -> Non
             f"objective {name} learns from {' or '.join(kind.__name__ for kind in data)}, and "
             f"text.corpus is {type(corpus).__name__}: {_ADVICE[data]}, or choose another objective "
             "with --objective (pellucid presets list --objectives)"
+        )
+    if start is None and isinstance(objective, DirectPreference | PolicyGradient):
+        raise ConfigError(
+            f"objective {name} compares the model with the one it began as, and this run begins "
+            "with weights drawn at random: go on from a model that answers already, with --from RUN"
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
 from pellucid.config.model import Transformer
 from pellucid.config.needs import check_needs
-from pellucid.config.objectives import DirectPreference, ElasticNet, Objective, PolicyGradient
+from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
 from pellucid.config.training import Optimiser, Schedule, Training
@@ -52,13 +52,7 @@ class Run:
         Raises:
             ConfigError: says what the objective takes.
         """
-        check_needs(self.objective, self.model, self.text.corpus)
-        if self.start is None and isinstance(self.objective, DirectPreference | PolicyGradient):
-            raise ConfigError(
-                f"objective {type(self.objective).__name__} compares the model with the one it "
-                "began as, and this run begins with weights drawn at random: go on from a model "
-                "that answers already, with --from RUN"
-            )
+        check_needs(self.objective, self.model, self.text.corpus, self.start)
 
 
 def run_to_toml(run: Run) -> str:

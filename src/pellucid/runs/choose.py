@@ -81,11 +81,18 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
+    if "format" in said and start is not None:
+        raise ConfigError(
+            f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
+            "begins with: take its format out to lay it over another start, or leave --from out"
+        )
     if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
         table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
+        if start is not None:  # a model is taken whole: nothing of the preset's stands below it
+            table["model"] = {}
         for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):
             table = overlay(table, layer)
     if teacher is not None:
@@ -120,10 +127,7 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {
-            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
-            "special": [],
-        },
+        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
     }
 
 
@@ -148,13 +152,14 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
+        "text": {"tokenizer": _tokenizer_of(teacher), "special": []},
     }
 
 
-def _words(path: Path) -> Path:
-    """Where the tokenizer of a run, a checkpoint or a published model is."""
-    return path if is_published(path) else existing_folder(path)[0].path
+def _tokenizer_of(path: Path) -> dict[str, Any]:
+    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
+    folder = path if is_published(path) else existing_folder(path)[0].path
+    return encode(config.FromFile(path=str(folder)))
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:

@@ -26,7 +26,7 @@ from pellucid.runs.choose import with_columns
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, is_published
 from pellucid.runs.load import Run
-from pellucid.runs.measures import Classified, text_measures
+from pellucid.runs.measures import Classified, need_sacrebleu, text_measures
 from pellucid.runs.pace import silent
 from pellucid.runs.ready import Data
 from pellucid.runs.rewards import find_reward
@@ -115,6 +115,8 @@ def _evaluated(
             f"objective {type(run.config.objective).__name__} has no texts to compare with what is "
             "written: leave --write out"
         )
+    if beams is not None:
+        need_sacrebleu()
     written = [] if beams is None or task.write is None else task.write(side, beams)
     compared = None
     if beams is not None:

@@ -7,6 +7,7 @@ which objective it is for, nor how it is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from torch import Tensor
@@ -63,8 +64,19 @@ def example_of(
 
 
 def spelled(tokenizer: Tokenizer) -> Decode:
-    """How ids are shown: special tokens by their name, which have no text."""
-    return lambda ids: "".join(tokenizer.token(token_id) for token_id in ids)
+    """How ids are shown: special tokens by their name, which have no text.
+
+    What stands between them is read together: a character may be spread over several tokens.
+    """
+
+    def decode(ids: Sequence[int]) -> str:
+        said = ""
+        for special, some in groupby(ids, key=lambda each: not tokenizer.decode([each])):
+            part = list(some)
+            said += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
+        return said
+
+    return decode
 
 
 def _parts(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pellucid.examples import Bucketed, Examples, TwoTexts, in_turn
 from pellucid.generation import Beams, encode
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
@@ -44,7 +44,7 @@ def rewriting(given: Given) -> Task:
         sample=lambda step: rewritten(given, few, step),
         guessing_nats=math.log(run.model.rows),
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), tokenizer.decode),
+        example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
         write=lambda side, beams: rewrite(given, side, beams),
     )

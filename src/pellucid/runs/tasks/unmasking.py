@@ -34,6 +34,8 @@ from pellucid.typed import to_list
 
 #: What is hidden of held-out text is the same at every evaluation, and for every run.
 _HELD_OUT_SEED = 0
+#: So much of it is shown while spans are learnt.
+_SHOWN_TOKENS = 24
 
 
 def unmasking(given: Given) -> Task:
@@ -92,13 +94,24 @@ def uncorrupting(given: Given) -> Task:
             seed=_HELD_OUT_SEED,
         )
 
+    # a whole window would be a page to read; the model is shown as little as its user
+    few = given.text.held_out.tokens[: min(_SHOWN_TOKENS, length)]
+    shown = next(span_windows(few, spans, context_length=length, batch_size=1, seed=_HELD_OUT_SEED))
+    source = to_list(shown.source[0])
+    spell = spelled(given.tokenizer)
+
     def sample(step: int) -> Sampled:
         model, tokenizer = given.model, given.tokenizer
-        batch = next(windows())
-        source = to_list(batch.named_tensors()["source"][0])
-        sentence = tokenizer.decode(source)
         seen = encode(model, [source])
-        return speak_after(model, tokenizer, [tokenizer.begin_id], sentence, step, encoded=seen)
+        return speak_after(
+            model,
+            tokenizer,
+            [tokenizer.begin_id],
+            spell(source),
+            step,
+            encoded=seen,
+            spell=spell,
+        )
 
     return _task(given, order, windows, sample)
 
