@@ -150,9 +150,11 @@ def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
         assert end.value.code == 0
         return
     arguments = parser().parse_args(words)  # ends the test where a word is not known
-    goal = getattr(arguments, "objective", None)
-    table = {} if goal is None else {"objective": encode(find_goal(goal).objective)}
-    run_from_table({"base": "nano", **table}, find, getattr(arguments, "set", []))
+    table: dict[str, object] = {"base": "nano"}
+    if getattr(arguments, "objective", None) is not None:
+        goal = find_goal(arguments.objective)
+        table = {"base": goal.preset, "objective": encode(goal.objective)}
+    run_from_table(table, find, getattr(arguments, "set", []))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
