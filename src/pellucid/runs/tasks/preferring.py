@@ -13,7 +13,7 @@ from pellucid.runs.example import example_of
 from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.references import reference_of
+from pellucid.runs.tasks.references import copied, reference_of
 from pellucid.runs.tasks.task import Given, Task
 from pellucid.training import HeldOut, Precision, Sampled
 
@@ -41,6 +41,7 @@ def preferring(given: Given) -> Task:
         guessing_nats=math.log(2),
         unit="pairs",
         facts=facts_of_examples(given),
+        asked=copied(given),
         example=example_of(order.batch(0, 1), tokenizer.decode),
         judge=judge,
     )

@@ -31,7 +31,7 @@ from pellucid.runs.plan import find_precision
 from pellucid.runs.tasks.judging import some_of
 from pellucid.runs.tasks.preferring import answered
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.references import reference_of
+from pellucid.runs.tasks.references import copied, reference_of
 from pellucid.runs.tasks.task import Given, Reward, Task
 from pellucid.training import HeldOut, Precision, autocast
 from pellucid.typed import to_list
@@ -72,6 +72,7 @@ def rewarded(given: Given) -> Task:
         guessing_nats=None,
         unit="answers",
         facts=facts_of_examples(given),
+        asked=copied(given),
         judge=judge,
     )
 
