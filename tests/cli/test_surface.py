@@ -17,6 +17,7 @@ VERBS = (
     "fill",
     "embed",
     "classify",
+    "answer",
     "explain",
     "score",
     "evaluate",
@@ -80,6 +81,8 @@ PROMISED: dict[str, dict[str, object]] = {
     },
     "classify r x y --all --json": {"texts": ["x", "y"], "all": True, "json": True},
     "classify r --file f": {"texts": [], "file": "f", "all": False, "device": "cpu"},
+    "answer r x y --json": {"texts": ["x", "y"], "temperature": 0.0, "json": True},
+    "verify-resume r --reward m:f": {"run": "r", "reward": "m:f"},
     "embed r --file - --like x --out v.npy --json": {
         "file": "-",
         "like": "x",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import harmless, sayer
+from pellucid.errors import PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.generation import Sampling
+    from pellucid.runs import Run
 
 
 def add_to(verbs: Any) -> None:
@@ -16,7 +22,7 @@ def add_to(verbs: Any) -> None:
         "answer",
         help="ask a run that was tuned to answer",
         description="Put prompts through the template that a run was tuned with, and print what it "
-        "answers. Without a text, read one from standard input.",
+        "answers. Without a text, read texts from the terminal, or one from standard input.",
     )
     add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
@@ -35,13 +41,19 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
     from pellucid.generation import Sampling
 
+    texts: list[str] = arguments.texts
+    talking = not texts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
+    if not texts and not talking:
+        texts = [piped("prompt")]
     run = runs.load(arguments.run, device=arguments.device)
-    texts = arguments.texts or [piped("prompt")]
     how = Sampling(
         max_new_tokens=arguments.max_new_tokens,
         temperature=arguments.temperature,
         seed=arguments.seed,
     )
+    if talking:
+        _converse(run, how)
+        return
     answers = runs.answer(run, texts, how, when_outgrown=sayer(run))
     if arguments.json:
         print_json(
@@ -53,3 +65,24 @@ def call(arguments: argparse.Namespace) -> None:
         return
     for each in answers:
         print(harmless(each.text.strip()))
+
+
+def _converse(run: Run, how: Sampling) -> None:
+    from pellucid import runs
+
+    print(f"{run.folder} answers what you write; an empty line ends it.")
+    say = sayer(run)
+    while True:
+        try:
+            prompt = input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if not prompt.strip():
+            return
+        try:
+            (found,) = runs.answer(run, prompt, how, when_outgrown=say)
+        except PellucidError as error:  # one prompt was too long; the next one need not be
+            print(error, file=sys.stderr)
+            continue
+        print(harmless(found.text.strip()))

@@ -1,33 +1,85 @@
-"""`pellucid evaluate`: how well a run predicts a text."""
+"""`pellucid evaluate`: how well a run predicts a text, or does what it learnt on rows."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.runs import Run
+
+#: What has a meaning only where a run learns from rows.
+_OF_ROWS = ("columns", "limit", "write", "beams")
 
 
 def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "evaluate",
-        help="measure how well a run predicts a text",
-        description="Loss, perplexity and bits per byte of a run's model on text files.",
+        help="measure how well a run does on other data",
+        description="Loss, perplexity and bits per byte of a run's model on text files. Of a run "
+        "that learns from rows (pairs, labels, conversations, preferences, prompts) the loss and "
+        "the measures of its objective on rows of that kind. Without a PATH, on what the run "
+        "itself kept out of training.",
     )
     add_run(parser)
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, patterns, or -")
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+    rows = parser.add_argument_group("rows", "Where the run learns from rows.")
+    rows.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="which column of a row holds what (default: as the run read them)",
+    )
+    rows.add_argument(
+        "--limit", type=int, metavar="N", help="N examples at most, from all over the data"
+    )
+    rows.add_argument(
+        "--write",
+        action="store_true",
+        help="let the run write, and compare: BLEU, chrF, exact match (the extra bleu)",
+    )
+    rows.add_argument("--beams", type=int, metavar="N", help="how it writes: 1, the default, is "
+                      "greedy")  # fmt: skip
+    rows.add_argument("--reward", metavar="M:F", help="for policy: as in pellucid train")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print the loss in its three units."""
+    """Print what came out, as the run's data are text or rows."""
     from pellucid import runs
 
     run = runs.load(arguments.run, device=arguments.device)
+    if runs.learns_from_rows(run):
+        from pellucid.cli.judged import say_rows
+
+        say_rows(run, arguments)
+        return
+    given = [f"--{name}" for name in _OF_ROWS if getattr(arguments, name) not in (None, False, [])]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: this run learns from a text end to end, and not from rows: leave "
+            "it out"
+        )
+    if arguments.paths:
+        _say_text(run, arguments)
+        return
+    from pellucid.cli.judged import say_held_out
+
+    say_held_out(run, arguments)
+
+
+def _say_text(run: Run, arguments: argparse.Namespace) -> None:
+    """The loss in its three units."""
+    from pellucid import runs
+
     result = runs.evaluate(run, arguments.paths, field=arguments.field)
     facts = {
         "loss_nats": result.loss_nats,

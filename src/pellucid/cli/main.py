@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from pellucid.cli import (
+    answer,
     attach,
     classify,
     data,
@@ -51,6 +52,7 @@ _VERBS = (
     fill,
     embed,
     classify,
+    answer,
     explain,
     score,
     evaluate,

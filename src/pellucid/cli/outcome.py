@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import print_json
+from pellucid.cli.texts import line
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class Result:
     """An observer that keeps the last word on each thing."""
 
-    def __init__(self) -> None:
+    def __init__(self, reward: str | None = None) -> None:
+        self.again = "" if reward is None else f" --reward {shlex.quote(reward)}"
         self.facts: dict[str, Any] = {}
         self.resume_command = ""
         self.best = ""
@@ -40,7 +42,7 @@ class Result:
             case CheckpointSaved():
                 self.best = event.path if event.best else self.best
                 folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
-                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}"
+                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
             case _:
                 pass
 
@@ -60,7 +62,7 @@ def _say_what_next(run: Run, result: Result) -> None:
         lines += _sample(run, facts)
     elif "sentence" in facts:
         lines += [
-            f"what it makes of {facts['sentence']!r}",
+            f"what it makes of {line(str(facts['sentence']))!r}",
             "",
             *(f"    {line}" for line in _lines_of(facts["continuation"])),
             "",
@@ -68,8 +70,8 @@ def _say_what_next(run: Run, result: Result) -> None:
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
-        f"    pellucid train --resume {folder}",
-        f"    pellucid verify-resume {folder}",
+        f"    pellucid train --resume {folder}{result.again}",
+        f"    pellucid verify-resume {folder}{result.again}",
     ]
     if result.best not in ("", str(run.checkpoint)):
         best = shlex.quote(result.best)
@@ -92,15 +94,18 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
     """What can be done with a run; first what it was trained for."""
     from pellucid import config
 
-    said = shlex.quote(str(facts.get("sentence", run.config.training.sentence)))
+    said = _word(str(facts.get("sentence", run.config.training.sentence)))
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
         case config.MaskedTokens():
             mask = run.tokenizer.roles().get("mask_token", "")
             sentence = shlex.quote(f"{run.config.training.sentence} {mask}")
             return [f"pellucid fill {folder} {sentence}", evaluate]
-        case config.SequenceToSequence() | config.SpanCorruption():
+        case config.SequenceToSequence():
             return [f"pellucid translate {folder} {said}", evaluate]
+        case config.SpanCorruption():
+            tune = f"pellucid train --objective seq2seq --from {folder} PATH"
+            return [tune, f"pellucid evaluate {folder}"]
         case config.Classification():
             return [f"pellucid classify {folder} {said}", evaluate]
         case config.SupervisedFineTuning() | config.DirectPreference() | config.PolicyGradient():
@@ -111,6 +116,11 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
                 f"pellucid explain {folder} {said}",
                 evaluate,
             ]
+
+
+def _word(text: str) -> str:
+    """The text as one word of a command, where it is short enough to be typed; else TEXT."""
+    return shlex.quote(text) if text == line(text) else "TEXT"
 
 
 def _sample(run: Run, facts: dict[str, Any]) -> list[str]:

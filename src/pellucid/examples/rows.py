@@ -82,7 +82,8 @@ def _rows(name: str, inner: str, stream: BinaryIO, *, numbered: bool) -> Iterato
         raise TextError(
             f"{name} is not a table that names its columns (.jsonl, .ndjson, .json, .csv, .tsv, "
             ".parquet). If its lines are values with tabs between them, call the columns by "
-            "number, such as --columns label=1,text=2"
+            "number, such as --columns label=1,text=2; to learn from a text as a whole, choose "
+            "another objective with --objective"
         )
     return _plain(name, stream)
 

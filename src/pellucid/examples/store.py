@@ -70,11 +70,11 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def first(self, n: int) -> Ragged:
-        """The first `n` lists."""
-        if n >= len(self):
-            return self
-        return Ragged(self.flat[: int(self.starts[n])], self.starts[:n])
+    def some(self, chosen: Indices) -> Ragged:
+        """The lists at these places, at least one."""
+        lists = [self[int(place)] for place in chosen]
+        ends = np.cumsum([len(each) for each in lists])
+        return Ragged(np.concatenate(lists), np.concatenate(([0], ends[:-1])))
 
     def __getitem__(self, index: int) -> Indices:
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.flat)
@@ -92,10 +92,14 @@ class Examples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def first(self, n: int) -> Examples:
-        """The first `n` examples."""
-        columns = {name: column.first(n) for name, column in self.columns.items()}
-        return Examples(columns, self.rows[:n], None if self.texts is None else self.texts[:n])
+    def spread(self, n: int) -> Examples:
+        """`n` examples from all over, evenly, in their order: rows are often sorted."""
+        if n >= len(self):
+            return self
+        chosen = np.arange(n, dtype=np.int64) * len(self) // n
+        columns = {name: column.some(chosen) for name, column in self.columns.items()}
+        texts = None if self.texts is None else [self.texts[int(place)] for place in chosen]
+        return Examples(columns, self.rows[chosen], texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

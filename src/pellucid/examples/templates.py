@@ -132,12 +132,17 @@ class ChatTemplate:
             )
         return self._spelling.spelled(whole.text, whole.contents, answers)
 
+    def _words(self, text: str) -> str:
+        """A text without case, and without names of special tokens, which templates write too."""
+        folded = text.casefold()
+        for name in self._spelling.special:
+            folded = folded.replace(name.casefold(), " ")
+        return folded
+
     def _refuse_lost(self, where: str, text: str, answers: Spans, said: Sequence[Message]) -> None:
         """Templates for pictures pass over a content that is a plain text, and say nothing."""
-        written = "".join(text[start:end] for start, end in answers).casefold()
-        for name in self._spelling.special:
-            written = written.replace(name.casefold(), " ")
-        words = [word for each in said for word in re.findall(r"\w+", each["content"].casefold())]
+        written = self._words("".join(text[start:end] for start, end in answers))
+        words = re.findall(r"\w+", self._words(" ".join(each["content"] for each in said)))
         if answers and words and not any(word in written for word in words):
             raise TextError(
                 f"{where}: the chat template ({self.template.said}) leaves out what the assistant "

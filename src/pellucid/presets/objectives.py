@@ -2,6 +2,9 @@
 
 Comes in: a short name. Goes out: values to lay over a preset. It does not know data or models.
 
+Learning rates for answers, preferences and rewards were measured on `nano` (docs/recipes/
+whole-life.md); what a larger model bears was not measured, and is usually less.
+
 Sources:
     Devlin et al. 2018, "BERT", section 3.1 (15%, of which 80% masked and 10% replaced); Raffel et
     al. 2019, "T5", section 3.1.4 (15%, spans of 3); Vaswani et al. 2017, section 5.4 (label
@@ -44,7 +47,8 @@ class Goal:
     `preset` is what a run starts from where no other is named. `head` is what the model needs on
     top, where that is not its own. `tuning` is laid over the preset where the run goes on from
     trained weights, which bear smaller steps only. `special` is what the tokenizer must have
-    besides.
+    besides. Without `dropout` the model that goes on has none: one that is compared with what it
+    was would differ from it by chance before it has learnt anything.
     """
 
     what: str
@@ -52,6 +56,7 @@ class Goal:
     objective: Objective
     head: Head | None = None
     special: tuple[Literal["mask", "sentinels"], ...] = ()
+    dropout: bool = True
     tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -110,7 +115,7 @@ GOALS: Mapping[str, Goal] = {
         what="answer prompts: predict the tokens of answers, from instructions or chats",
         preset="nano",
         objective=SupervisedFineTuning(label_smoothing=0.0),
-        tuning=_tuning(3e-4, epochs=3, batch_size=8),
+        tuning=_tuning(2e-3, epochs=3, batch_size=8),
     ),
     "distillation": Goal(
         what="predict what a teacher predicts",
@@ -121,7 +126,8 @@ GOALS: Mapping[str, Goal] = {
         what="make the chosen of two answers likelier than the rejected one",
         preset="nano",
         objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
-        tuning=_tuning(1e-4, epochs=2, batch_size=16),
+        dropout=False,
+        tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
     "policy": Goal(
         what="draw answers, and make those with the better reward likelier",
@@ -134,7 +140,8 @@ GOALS: Mapping[str, Goal] = {
             max_new_tokens=64,
             temperature=1.0,
         ),
-        tuning=_tuning(1e-4, epochs=1, batch_size=16),
+        dropout=False,
+        tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
 }
 

@@ -6,10 +6,16 @@ the observers it is handed.
 
 from pellucid.runs.adapters import export_adapter
 from pellucid.runs.answering import answer
-from pellucid.runs.classify import Classified, ClassShare, classify, has_several_labels
+from pellucid.runs.classify import Classified, ClassShare, class_names, classify, has_several_labels
 from pellucid.runs.convert import export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
+from pellucid.runs.evaluate_rows import (
+    RowsEvaluation,
+    evaluate_held_out,
+    evaluate_rows,
+    learns_from_rows,
+)
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
 from pellucid.runs.folder import RunFolder, existing_folder
@@ -39,6 +45,7 @@ __all__ = [
     "Pool",
     "Prediction",
     "ResumeProof",
+    "RowsEvaluation",
     "Run",
     "RunFolder",
     "Score",
@@ -46,10 +53,13 @@ __all__ = [
     "answer",
     "attach",
     "beam_search",
+    "class_names",
     "classify",
     "count_corpus",
     "embed",
     "evaluate",
+    "evaluate_held_out",
+    "evaluate_rows",
     "existing_folder",
     "export_adapter",
     "export_run",
@@ -58,6 +68,7 @@ __all__ = [
     "has_several_labels",
     "import_model",
     "kind_of",
+    "learns_from_rows",
     "load",
     "neighbours",
     "next_token",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
@@ -19,14 +19,8 @@ from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
-#: Which kind of rows each objective learns from.
-_ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
-    config.SequenceToSequence: config.Pairs,
-    config.Classification: config.Labelled,
-    config.SupervisedFineTuning: config.Conversations,
-    config.DirectPreference: config.Preferences,
-    config.PolicyGradient: config.Prompts,
-}
+T = TypeVar("T")
+
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
@@ -87,11 +81,18 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
+    if "format" in said and start is not None:
+        raise ConfigError(
+            f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
+            "begins with: take its format out to lay it over another start, or leave --from out"
+        )
     if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
         table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
+        if start is not None:  # a model is taken whole: nothing of the preset's stands below it
+            table["model"] = {}
         for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):
             table = overlay(table, layer)
     if teacher is not None:
@@ -120,14 +121,30 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     if start is None:
         return {}
     begun = config_of(Path(start))
+    model = replace(begun.model, head=_head(begun.model, aim))
+    if aim is not None and not aim.dropout:
+        model = _without_dropout(model)
     return {
         "start": str(start),
-        "model": encode(replace(begun.model, head=_head(begun.model, aim))),
-        "text": {
-            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
-            "special": [],
-        },
+        "model": encode(model),
+        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
     }
+
+
+def _without_dropout(model: config.Transformer) -> config.Transformer:
+    """The model with every dropout of its stacks at 0."""
+
+    def stack(each: config.Stack | None) -> config.Stack | None:
+        return None if each is None else _dry(replace(each, attention=_dry(each.attention)))
+
+    return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
+
+
+def _dry(part: T) -> T:
+    if isinstance(part, config.Alternating):
+        return cast("T", replace(part, layers=tuple(_dry(each) for each in part.layers)))
+    has = any(each.name == "dropout" for each in fields(cast("Any", part)))
+    return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
 
 
 def _of_teacher(teacher: Path) -> dict[str, Any]:
@@ -135,13 +152,14 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
+        "text": {"tokenizer": _tokenizer_of(teacher), "special": []},
     }
 
 
-def _words(path: Path) -> Path:
-    """Where the tokenizer of a run, a checkpoint or a published model is."""
-    return path if is_published(path) else existing_folder(path)[0].path
+def _tokenizer_of(path: Path) -> dict[str, Any]:
+    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
+    folder = path if is_published(path) else existing_folder(path)[0].path
+    return encode(config.FromFile(path=str(folder)))
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
@@ -170,8 +188,8 @@ def _with_data(
 ) -> config.Run:
     """The run with the files that were named, read as its objective has them."""
     corpus: config.Corpus = run.text.corpus
-    rows = _ROWS.get(type(run.objective))
-    if rows is None:
+    (kind, *_) = config.data_for(run.objective)
+    if not issubclass(kind, config.Rows):
         if columns:
             raise ConfigError(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
@@ -187,13 +205,18 @@ def _with_data(
                 f"--field {field}: rows have several fields; say --columns NAME={field}"
             )
         if paths:
-            corpus = rows(paths=paths)
+            corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
-            corpus = _with_columns(corpus, columns)
+            corpus = with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))
 
 
-def _with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+    """The rows with columns chosen as "NAME=COLUMN".
+
+    Raises:
+        ConfigError: no such part of a row.
+    """
     names = [each.name for each in fields(corpus) if each.name != "paths"]
     chosen: dict[str, Any] = {}
     for column in columns:

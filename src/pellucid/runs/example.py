@@ -7,11 +7,13 @@ which objective it is for, nor how it is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from torch import Tensor
 
 from pellucid.batches import IGNORED, LabelBatch, PairBatch, PreferenceBatch, TokenBatch
+from pellucid.text import Tokenizer
 from pellucid.training import Example
 
 #: What has examples that can be shown.
@@ -59,6 +61,22 @@ def example_of(
         begins=tuple(begins),
         note=note,
     )
+
+
+def spelled(tokenizer: Tokenizer) -> Decode:
+    """How ids are shown: special tokens by their name, which have no text.
+
+    What stands between them is read together: a character may be spread over several tokens.
+    """
+
+    def decode(ids: Sequence[int]) -> str:
+        said = ""
+        for special, some in groupby(ids, key=lambda each: not tokenizer.decode([each])):
+            part = list(some)
+            said += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
+        return said
+
+    return decode
 
 
 def _parts(

@@ -65,7 +65,9 @@ def facts_of(
     yield "expect", f"about {duration(seconds * plan.total_steps)}, {needed} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
-    yield "to resume", f"pellucid train --resume {folder.path}"
+    reward = dict(task.facts).get("reward")
+    again = "" if reward is None else f" --reward {reward}"
+    yield "to resume", f"pellucid train --resume {folder.path}{again}"
 
 
 def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:

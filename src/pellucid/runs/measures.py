@@ -183,6 +183,15 @@ def text_measures(
     }
 
 
+def need_sacrebleu() -> None:
+    """Nothing where sacrebleu can be imported: to ask before much is written.
+
+    Raises:
+        RunError: it cannot.
+    """
+    _ = _sacrebleu()
+
+
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> float:
     """The share of texts that equal a reference of theirs, white space at both ends aside.
 

@@ -75,8 +75,12 @@ def speak_after(
     step: int,
     *,
     encoded: Encoded | None = None,
+    spell: Callable[[Sequence[int]], str] | None = None,
 ) -> Sampled:
-    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`."""
+    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
+
+    `spell` makes text of what was written, where that is not the tokenizer's own.
+    """
     seen = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
         logits = model(seen, encoded=encoded)[0, -1]
@@ -90,5 +94,5 @@ def speak_after(
             (tokenizer.token(int(token)), float(share))
             for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
         ),
-        continuation=continuation.text,
+        continuation=continuation.text if spell is None else spell(continuation.ids),
     )

@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
+from pellucid.generation import Beams
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
-from pellucid.runs.speak import speak_after
+from pellucid.runs.example import example_of, spelled
+from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.task import Fact, Given, Task
-from pellucid.training import HeldOut, Precision, Sampled
+from pellucid.runs.tasks.task import Fact, Given, Task, Written
+from pellucid.runs.tasks.writing import written
+from pellucid.training import HeldOut, Precision
 
 
 def answering(given: Given) -> Task:
@@ -39,6 +41,7 @@ def answering(given: Given) -> Task:
         batches = in_turn(side, collation, run.training.batch_size)
         return judged(objective, given.model, batches, precision, unit="tokens")
 
+    asking = Asking(given)
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
     return Task(
         objective=objective,
@@ -46,20 +49,28 @@ def answering(given: Given) -> Task:
         rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=order.tokens_per_row,
         evaluate=lambda precision: judge(few, precision),
-        sample=lambda step: answered(given, few, step),
+        sample=lambda step: asking.answered(prompt_and_answer(few, 0)[0], step),
         guessing_nats=math.log(run.model.rows),
         facts=(*facts_of_examples(given), *_packing(order)),
-        example=example_of(order.batch(0, 1), given.tokenizer.decode),
+        example=example_of(order.batch(0, 1), spelled(given.tokenizer)),
         judge=judge,
+        write=lambda side, beams: answer(given, side, beams),
     )
 
 
-def answered(given: Given, examples: Examples, step: int) -> Sampled:
-    """How the model goes on after the first prompt of `examples`."""
-    ids, supervised = (examples.columns[name][0].tolist() for name in ("ids", "supervised"))
-    prompt = ids[: supervised.index(1)] if 1 in supervised else ids
-    sentence = given.tokenizer.decode(prompt)
-    return speak_after(given.model, given.tokenizer, prompt, sentence, step)
+def answer(given: Given, side: Examples, beams: Beams) -> list[Written]:
+    """What the model answers where each conversation has its first answer."""
+    pairs = [prompt_and_answer(side, place) for place in range(len(side))]
+    return written(given, pairs, beams, reads=False)
+
+
+def prompt_and_answer(examples: Examples, place: int) -> tuple[list[int], list[int]]:
+    """The ids before the first answer, and those of that answer."""
+    ids, supervised = (examples.columns[name][place].tolist() for name in ("ids", "supervised"))
+    begin = supervised.index(1) if 1 in supervised else len(ids)
+    rest = supervised[begin:]
+    end = begin + (rest.index(0) if 0 in rest else len(rest))
+    return ids[:begin], ids[begin:end]
 
 
 def _packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:

@@ -17,8 +17,8 @@ import torch
 from pellucid import config
 from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
-from pellucid.runs.measures import classification_measures
+from pellucid.runs.example import example_of, spelled
+from pellucid.runs.measures import Classified, classification_measures
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
@@ -45,11 +45,15 @@ def classifying(given: Given) -> Task:
     rows = run.training.batch_size
     order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
 
+    def classify(side: Examples, precision: Precision) -> Classified:
+        probabilities, labels = predicted(given, side, collation, precision)
+        return classification_measures(probabilities, labels, head.classes or ())
+
     def judge(side: Examples, precision: Precision) -> HeldOut:
         found = judged(
             objective, given.model, in_turn(side, collation, rows), precision, unit="texts"
         )
-        return with_measures(given, found, side, collation, precision)
+        return replace(found, measures={**found.measures, **classify(side, precision).measures})
 
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
     multi = run.objective.multi_label
@@ -65,23 +69,13 @@ def classifying(given: Given) -> Task:
         facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
         example=example_of(
             order.batch(0, 1),
-            given.tokenizer.decode,
+            spelled(given.tokenizer),
             causal=run.model.encoder is None,
             classes=head.classes,
         ),
         judge=judge,
+        classify=classify,
     )
-
-
-def with_measures(
-    given: Given, found: HeldOut, side: Examples, collation: ClassLabels, precision: Precision
-) -> HeldOut:
-    """The same with what came out right: accuracy, F1, calibration."""
-    head = given.run.model.head
-    assert isinstance(head, config.ClassificationHead)
-    probabilities, labels = predicted(given, side, collation, precision)
-    measured = classification_measures(probabilities, labels, head.classes or ())
-    return replace(found, measures={**found.measures, **measured.measures})
 
 
 def predicted(
@@ -114,11 +108,20 @@ def classified(
         step=step,
         sentence=given.tokenizer.decode(ids),
         next_tokens=tuple(ranked[:3]),
-        continuation=ranked[0][0],
+        continuation=", ".join(name for name, share in ranked if share > 0.5) or "none of them"
+        if several
+        else ranked[0][0],
     )
 
 
 def _classes(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
-    counts = np.bincount(train.columns["label"].flat, minlength=len(classes))
+    labels = train.columns["label"]
+    # where a text may have several, each row is a 0 or 1 for every class
+    several = bool(labels.lengths.max() > 1)
+    counts = (
+        labels.flat.reshape(len(labels.lengths), -1).sum(axis=0)
+        if several
+        else np.bincount(labels.flat, minlength=len(classes))
+    )
     each = ", ".join(f"{name} {n:,}" for name, n in zip(classes, counts, strict=True))
     yield "classes", each

@@ -6,15 +6,17 @@ Comes in: prepared pairs. Goes out: a task. It does not know languages.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pellucid.examples import Bucketed, Examples, TwoTexts, in_turn
-from pellucid.generation import encode
+from pellucid.generation import Beams, encode
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.task import Given, Task
+from pellucid.runs.tasks.task import Given, Task, Written
+from pellucid.runs.tasks.writing import written
 from pellucid.training import HeldOut, Precision, Sampled
 
 
@@ -42,9 +44,21 @@ def rewriting(given: Given) -> Task:
         sample=lambda step: rewritten(given, few, step),
         guessing_nats=math.log(run.model.rows),
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), tokenizer.decode),
+        example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
+        write=lambda side, beams: rewrite(given, side, beams),
     )
+
+
+def rewrite(given: Given, side: Examples, beams: Beams) -> list[Written]:
+    """What the model writes of each source."""
+    longest = given.run.model.context_length
+    pairs = [
+        (side.columns["source"][place].tolist(), side.columns["target"][place].tolist())
+        for place in range(len(side))
+    ]
+    how = replace(beams, max_new_tokens=min(beams.max_new_tokens, longest))
+    return written(given, pairs, how, reads=True)
 
 
 def rewritten(given: Given, examples: Examples, step: int) -> Sampled:

@@ -11,17 +11,31 @@ from dataclasses import dataclass, field
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.examples import Examples, StoredExamples
+from pellucid.generation import Beams
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.runs.folder import RunFolder
+from pellucid.runs.measures import Classified
 from pellucid.text import PreparedText, Tokenizer
 from pellucid.training import Example, HeldOut, Precision, Sampled
 
 Fact = tuple[str, str]
-#: What an answer to the prompt of a row is worth.
-Reward = Callable[[dict[str, object], str], float]
 #: How a model does on examples.
 Judge = Callable[[Examples, Precision], HeldOut]
+#: What a model takes examples for, class by class.
+Classify = Callable[[Examples, Precision], Classified]
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What an answer to the prompt of a row is worth, and what the user called it by."""
+
+    name: str
+    function: Callable[[dict[str, object], str], float]
+
+    def __call__(self, row: dict[str, object], answer: str) -> float:
+        """The worth of one answer."""
+        return self.function(row, answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +60,19 @@ class Given:
         """The data, where they are rows."""
         assert isinstance(self.data, StoredExamples)
         return self.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A text, what a model wrote of it or after it, and what was to be written: one, or several."""
+
+    given: str
+    text: str
+    references: tuple[str, ...]
+
+
+#: What a model writes for examples, by a search, and what was to be written.
+Write = Callable[[Examples, Beams], list[Written]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +103,7 @@ class Task:
     example: Example | None = None
     #: How the model does on any examples of this form, where the data are rows.
     judge: Judge | None = None
+    #: What it takes examples for, where it names classes.
+    classify: Classify | None = None
+    #: What it writes for examples, where there is something to compare with.
+    write: Write | None = None

@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.generation import encode
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged
 from pellucid.runs.tasks.reading_on import facts_of_text
@@ -34,6 +34,8 @@ from pellucid.typed import to_list
 
 #: What is hidden of held-out text is the same at every evaluation, and for every run.
 _HELD_OUT_SEED = 0
+#: So much of it is shown while spans are learnt.
+_SHOWN_TOKENS = 24
 
 
 def unmasking(given: Given) -> Task:
@@ -92,13 +94,24 @@ def uncorrupting(given: Given) -> Task:
             seed=_HELD_OUT_SEED,
         )
 
+    # a whole window would be a page to read; the model is shown as little as its user
+    few = given.text.held_out.tokens[: min(_SHOWN_TOKENS, length)]
+    shown = next(span_windows(few, spans, context_length=length, batch_size=1, seed=_HELD_OUT_SEED))
+    source = to_list(shown.source[0])
+    spell = spelled(given.tokenizer)
+
     def sample(step: int) -> Sampled:
         model, tokenizer = given.model, given.tokenizer
-        batch = next(windows())
-        source = to_list(batch.named_tensors()["source"][0])
-        sentence = tokenizer.decode(source)
         seen = encode(model, [source])
-        return speak_after(model, tokenizer, [tokenizer.begin_id], sentence, step, encoded=seen)
+        return speak_after(
+            model,
+            tokenizer,
+            [tokenizer.begin_id],
+            spell(source),
+            step,
+            encoded=seen,
+            spell=spell,
+        )
 
     return _task(given, order, windows, sample)
 
@@ -124,5 +137,5 @@ def _task(
         sample=sample,
         guessing_nats=math.log(run.model.rows),
         facts=tuple(facts_of_text(run.text, given.text, given.tokenizer)),
-        example=example_of(order.batch(0, 1), given.tokenizer.decode, causal=False),
+        example=example_of(order.batch(0, 1), spelled(given.tokenizer), causal=False),
     )

@@ -1,0 +1,172 @@
+"""One small model from pretraining to a reward: docs/recipes/whole-life.md.
+
+    python -m benchmarks.recipes.whole_life TEXT... --answers ANSWERS --preferences PREFERENCES
+
+Comes in: texts to read, rows to answer, rows to prefer. Goes out: runs under `--out`, and their
+figures in a dated JSON file. Runs that are there already are not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.shakespeare import machine
+
+import pellucid
+from pellucid import runs
+from pellucid.checkpoints import load as load_checkpoint
+from pellucid.runs import Run, RunFolder, read_events
+from pellucid.training import Evaluated, Finished, Started
+
+HERE = Path(__file__).parents[1]
+REWARD = "benchmarks.recipes.rewards:short"
+QUESTIONS = (
+    "What is the capital of France?",
+    "Rewrite the sentence in passive voice.\n\nThe chef cooks the meal.",
+    "Name a synonym for 'happy'.",
+    "Convert 5 kilometers to meters.",
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command line of the page, as arguments of `pellucid.train`."""
+
+    name: str
+    start: str | None
+    files: str
+    choices: dict[str, Any]
+    settings: tuple[str, ...] = field(default=())
+
+
+STAGES = (
+    Stage("base", None, "texts", {"steps": 1400}, ("training.evaluate_every=350",)),
+    Stage("sft", "base", "answers", {"objective": "sft"}),
+    Stage("sft-lora", "base", "answers", {"objective": "sft", "lora": 16}),
+    Stage("dpo", "sft", "preferences", {"objective": "dpo"}),
+    Stage("dpo-lora", "sft", "preferences", {"objective": "dpo", "lora": 16}),
+    Stage("leash", "sft", "answers", {"objective": "policy", "reward": REWARD}),
+    Stage(
+        "no-leash",
+        "sft",
+        "answers",
+        {"objective": "policy", "reward": REWARD},
+        ("objective.beta=0",),
+    ),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("texts", nargs="+")
+    parser.add_argument("--answers", required=True)
+    parser.add_argument("--preferences", required=True)
+    parser.add_argument("--out", type=Path, default=Path("whole-life"))
+    parser.add_argument("--only", nargs="*", help="names of stages; all by default")
+    arguments = parser.parse_args()
+    files = {
+        "texts": arguments.texts,
+        "answers": [arguments.answers],
+        "preferences": [arguments.preferences],
+    }
+    chosen = [each for each in STAGES if not arguments.only or each.name in arguments.only]
+    found = {each.name: figures(trained(each, arguments.out, files)) for each in chosen}
+    date = time.strftime("%Y-%m-%d")
+    told = {"date": date, "machine": machine(), "load": os.getloadavg()[0], "stages": found}
+    file = HERE / "results" / f"whole-life-{date}.json"
+    if file.exists():  # stages may be run one by one
+        found = json.loads(file.read_text(encoding="utf-8"))["stages"] | found
+        told["stages"] = found
+    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+
+
+def trained(
+    stage: Stage,
+    out: Path,
+    files: dict[str, Sequence[str]],
+    settings: Sequence[str] = (),
+    **choices: Any,
+) -> Run:
+    """The run of a stage: trained, or as it lies there."""
+    folder = out / stage.name
+    if (folder / "config.toml").exists():
+        return runs.load(folder)
+    return pellucid.train(
+        files[stage.files],
+        start=None if stage.start is None else out / stage.start,
+        out=folder,
+        settings=[*stage.settings, *settings],
+        **(stage.choices | choices),
+    )
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """What was measured of a run, before its first update and after its last, and what it says."""
+    events = read_events(RunFolder(run.folder).metrics)
+    held_out = [
+        {"step": e.step, "loss_nats": e.loss_nats, "over": e.over, **dict(e.measures)}
+        for e in events
+        if isinstance(e, Evaluated)
+    ]
+    started = next(dict(e.facts) for e in events if isinstance(e, Started))
+    seconds = sum(e.seconds for e in events if isinstance(e, Finished))
+    told = {"facts": started, "seconds": seconds, "held_out": held_out}
+    if run.config.start is None:
+        return told
+    answers = [each.text.strip() for each in runs.answer(run, list(QUESTIONS))]
+    told["answers"] = dict(zip(QUESTIONS, answers, strict=True))
+    return told | sameness(run)
+
+
+def sameness(run: Run) -> dict[str, Any]:
+    """How alike the greedy answers to different prompts are, and how long."""
+    answers = [each.text.strip() for each in runs.answer(run, prompts(run))]
+    words = [len(answer.split()) for answer in answers]
+    return {
+        "prompts": len(answers),
+        "distinct_answers": len(set(answers)),
+        "words_per_answer": sum(words) / len(words),
+    }
+
+
+def prompts(run: Run, most: int = 50) -> list[str]:
+    """The first prompts of the rows that a run learnt from, without what stands behind them."""
+    rows = json.loads(Path(rows_of(run)).read_text(encoding="utf-8"))
+    asked = [
+        f"{each['instruction']}\n\n{each['input']}" if each.get("input") else each["instruction"]
+        for each in rows
+    ]
+    return [each for each in asked if len(each) < 200][:most]
+
+
+def rows_of(run: Run) -> str:
+    """The one file with the rows of a run."""
+    corpus = run.config.text.corpus
+    assert isinstance(corpus, pellucid.config.Rows)
+    (file,) = corpus.paths
+    return file
+
+
+def moved(
+    run: Run, norm: Callable[[torch.Tensor], torch.Tensor] = torch.linalg.vector_norm
+) -> float:
+    """How far the weights went from where they began, as a share of what they were."""
+    from pellucid.model import merged
+
+    begun = load_checkpoint(RunFolder(run.folder).start).model
+    now = merged(run.model)
+    change = sum(float(norm(now[name] - begun[name]) ** 2) for name in begun)
+    return (change / sum(float(norm(each) ** 2) for each in begun.values())) ** 0.5
+
+
+if __name__ == "__main__":
+    main()

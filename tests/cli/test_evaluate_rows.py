@@ -1,0 +1,191 @@
+"""What a run does on rows: its own that were held out, or those of a file; and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pellucid
+from pellucid import runs
+from pellucid.checkpoints import load_model_tensors
+from pellucid.errors import ConfigError, RunError, TextError
+from pellucid.examples import open_examples
+from pellucid.generation import Beams
+from support.pairs import train_pairs, words, write_pairs
+from support.tiny import TINY, write_text
+
+PAIRS = [(word, word[::-1]) for word in words(120)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
+    place = tmp_path_factory.mktemp("pairs")
+    return train_pairs(place / "run", write_pairs(place / "pairs.tsv", PAIRS), steps=2)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
+    place = tmp_path_factory.mktemp("labels")
+    # sorted by label, as files often are: the first rows alone would have one class
+    rows = sorted((("b" if "b" in word else "other"), word) for word in words(200))
+    file = place / "labels.tsv"
+    file.write_text("label\ttext\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    return pellucid.train(
+        [file],
+        objective="classification",
+        out=place / "run",
+        steps=2,
+        settings=[
+            *(each.replace("decoder", "encoder") for each in TINY),
+            "text.held_out=0.2",
+            "training.evaluate_tokens=20",
+        ],
+        show=False,
+    )
+
+
+def held_out_pairs(run: runs.Run) -> list[tuple[str, str]]:
+    side = open_examples(runs.RunFolder(run.folder).text).held_out
+    decoded = [
+        [run.tokenizer.decode(side.columns[name][place].tolist()) for place in range(len(side))]
+        for name in ("source", "target")
+    ]
+    return list(zip(*decoded, strict=True))
+
+
+def test_the_runs_own_examples_and_a_file_of_them_come_out_alike(
+    run: runs.Run, tmp_path: Path
+) -> None:
+    own = runs.evaluate_rows(run)
+    file = write_pairs(tmp_path / "held_out.tsv", held_out_pairs(run))
+    other = runs.evaluate_rows(run, [str(file)])
+    assert own.examples == other.examples == 12
+    assert own.held_out.over == other.held_out.over
+    assert own.held_out.loss_nats == pytest.approx(other.held_out.loss_nats, rel=1e-6)
+    assert runs.evaluate_held_out(run) == own.held_out
+
+
+def test_columns_may_be_called_otherwise_in_another_file(run: runs.Run, tmp_path: Path) -> None:
+    file = tmp_path / "other.csv"
+    file.write_text("there,back\nabc,cba\nde,ed\n", encoding="utf-8")
+    found = runs.evaluate_rows(run, [str(file)], columns=["source=there", "target=back"])
+    assert found.examples == 2
+    assert "source: there" in found.said
+    with pytest.raises(TextError, match="none of its columns is usual for the source"):
+        runs.evaluate_rows(run, [str(file)])
+
+
+def test_what_is_cut_and_what_is_dropped_is_said(run: runs.Run, tmp_path: Path) -> None:
+    rows = [("abcdabcdabcd", "dcba"), ("ab", ""), ("ab", "ba")]
+    found = runs.evaluate_rows(run, [str(write_pairs(tmp_path / "some.tsv", rows))])
+    assert found.examples == 2
+    assert any(each.startswith("truncated 1") for each in found.said)
+    assert any(each.startswith("dropped 1: it has no target") for each in found.said)
+
+
+def test_a_limit_takes_examples_from_all_over(classifier: runs.Run) -> None:
+    found = runs.evaluate_rows(classifier, limit=10)
+    assert found.examples == 10
+    assert found.classified is not None
+    assert all(each.texts for each in found.classified.classes)
+
+
+def test_classes_are_told_one_by_one(classifier: runs.Run, out: Any, found: Any) -> None:
+    facts = found("evaluate", classifier.folder)
+    assert facts["unit"] == "texts"
+    assert facts["over"] == sum(map(sum, facts["confusion"])) == 40
+    assert {each["name"] for each in facts["classes"]} == {"b", "other"}
+    lines = out("evaluate", classifier.folder)
+    assert "class" in lines
+    assert "is \\ said" in lines
+
+
+def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
+    tmp_path: Path,
+) -> None:
+    rows = [(word, target) for word in words(60) for target in (word[::-1], word, word + word[:1])]
+    run = train_pairs(tmp_path / "run", write_pairs(tmp_path / "pairs.tsv", rows), steps=1)
+    sides = open_examples(runs.RunFolder(run.folder).text)
+    train, held_out = (
+        {tuple(side.columns["source"][place]) for place in range(len(side))}
+        for side in (sides.train, sides.held_out)
+    )
+    assert train.isdisjoint(held_out)
+    pytest.importorskip("sacrebleu", reason="texts are compared by sacrebleu")
+    found = runs.evaluate_rows(run, beams=Beams(n_beams=1))
+    assert len(found.written) == len(held_out) < found.examples
+    assert max(len(each.references) for each in found.written) == 3
+
+
+def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
+    tmp_path: Path, found: Any
+) -> None:
+    run = pellucid.train(
+        [write_text(tmp_path)],
+        out=tmp_path / "run",
+        steps=1,
+        settings=[*TINY, "text.held_out=0.2", "training.evaluate_tokens=20"],
+        show=False,
+    )
+    whole = runs.evaluate_held_out(run)
+    assert whole.over > 100
+    assert found("evaluate", run.folder)["over"] == whole.over
+
+
+def test_what_cannot_be_evaluated_is_refused(
+    run: runs.Run, classifier: runs.Run, tmp_path: Path, refused: Any
+) -> None:
+    assert "--limit must be at least 1" in refused("evaluate", run.folder, "--limit", 0)
+    assert "encoded already" in refused("evaluate", run.folder, "--columns", "source=a")
+    assert "give --write too" in refused("evaluate", run.folder, "--beams", 2)
+    assert "--columns NAME=text" in refused("evaluate", run.folder, "--field", "text")
+    assert "has no texts to compare" in refused("evaluate", classifier.folder, "--write")
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("source\ttarget\n", encoding="utf-8")
+    assert "it has no rows" in refused("evaluate", run.folder, empty)
+    label = tmp_path / "label.tsv"
+    label.write_text("label\ttext\nthird\tabc\n", encoding="utf-8")
+    said = refused("evaluate", classifier.folder, label)
+    assert "the label 'third' is none of the classes" in said
+    assert "has no reward" in refused("evaluate", run.folder, "--reward", "a:b")
+
+
+def test_without_sacrebleu_nothing_is_written_first(
+    run: runs.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(RunError, match=r"\.\[bleu\]"):
+        runs.evaluate_rows(run, beams=Beams(n_beams=1, max_new_tokens=10_000))
+
+
+@pytest.mark.parametrize("objective", ["seq2seq", "spans"])
+def test_going_on_from_a_checkpoint_ends_in_the_same_bits(tmp_path: Path, objective: str) -> None:
+    file = write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    settings = [
+        "training.checkpoint_every=3",
+        "training.batch_size=8",
+        "model.encoder.dropout=0.1",
+        "model.decoder.dropout=0.1",
+        "training.evaluate_every=2",
+    ]
+    if objective == "spans":
+        file = write_text(tmp_path)
+        settings += ["text.tokenizer=Bytes", "model.context_length=16"]
+    run = train_pairs(tmp_path / "run", file, steps=7, settings=settings, objective=objective)
+    whole = load_model_tensors(run.checkpoint)
+    shelf = runs.RunFolder(run.folder).shelf
+    assert 6 in shelf.steps()
+    pellucid.resume(run.folder / "checkpoints" / "step-6", show=False)
+    again = load_model_tensors(runs.load(run.folder).checkpoint)
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_column_that_pairs_do_not_have_is_refused(run: runs.Run, tmp_path: Path) -> None:
+    file = write_pairs(tmp_path / "some.tsv", PAIRS[:4])
+    with pytest.raises(ConfigError, match="expected one of source, target"):
+        runs.evaluate_rows(run, [str(file)], columns=["text=source"])
