@@ -26,8 +26,16 @@ HERE = Path(__file__).parent
 COLUMNS = ("label=1", "text=2")
 #: One message in five is kept out of everything, whichever seed a run has.
 FIFTHS = 5
-#: The encoder of all three recipes; what is not said here is nano-encoder's.
+#: An encoder for little time; what is not said here is nano-encoder's.
 SMALL = ("model.encoder.n_layers=2", "model.context_length=128")
+#: One for less, where many are compared.
+TINY = (
+    "model.encoder.n_layers=1",
+    "model.encoder.attention.d_head=32",
+    "model.encoder.feed_forward.d_ff=128",
+    "model.d_model=64",
+    "model.context_length=128",
+)
 
 
 def parted(messages: Path, into: Path) -> tuple[Path, Path]:
@@ -79,6 +87,7 @@ def taught(
     seed: int,
     epochs: float,
     settings: Sequence[str],
+    model: Sequence[str] = SMALL,
 ) -> runs.Run:
     """A classifier, on from `start` or from nothing; both have the tokenizer of the same run.
 
@@ -94,7 +103,7 @@ def taught(
     ]
     if start is None:
         alike += [f'text.tokenizer={{kind="FromFile", path="{tokenizer}"}}', "text.special=[]"]
-        alike += SMALL
+        alike += model
     return runs.train(
         [messages],
         objective="classification",

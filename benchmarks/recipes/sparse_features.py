@@ -1,9 +1,9 @@
 """How many of the features of an encoder are needed to tell spam?
 
     python -m benchmarks.recipes.sparse_features --messages SMSSpamCollection \
-        --classifier runs/spam/on-pretrained/rate-0.001-seed-1 --out runs/sparse
+        --tokenizer runs/spam/pretrained --out runs/sparse
 
-A classifier's blocks are frozen; its final norm and its head go on learning by gradient descent,
+A small encoder learns to tell spam from nothing, on 500 messages. Then the classifier's blocks are frozen; its final norm and its head go on learning by gradient descent,
 and the matrix that reads the pooled state of a text (`classifier.weight`, a row for each class, a
 column for each feature) pays an elastic net. A feature survives where a class still has a weight
 for it that is not exactly 0.
@@ -33,21 +33,32 @@ MESSAGES, EPOCHS = 500, 8.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=Path, required=True, help="SMSSpamCollection")
-    parser.add_argument("--classifier", type=Path, required=True, help="what is gone on from")
+    parser.add_argument("--tokenizer", type=Path, required=True, help="a run that has it")
     parser.add_argument("--out", type=Path, required=True, help="where runs are kept")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     train, test = spam.parted(arguments.messages, arguments.out)
     some = spam.first_of(train, MESSAGES, arguments.out / "some.tsv")
+    begun = spam.taught(
+        some,
+        arguments.out / "classifier",
+        tokenizer=arguments.tokenizer,
+        start=None,
+        seed=arguments.seed,
+        epochs=EPOCHS,
+        settings=[spam.adamw(3e-3, 0.01)],
+        model=spam.TINY,
+    )
+    before = spam.judged(begun, test)
     rows: list[dict[str, Any]] = []
     for l1 in STRENGTHS:
-        run = picked(some, arguments.out / f"l1-{l1}", arguments.classifier, l1, arguments.seed)
+        run = picked(some, arguments.out / f"l1-{l1}", begun.folder, l1, arguments.seed)
         measured = spam.judged(run, test)
         rows.append({"l1": l1, **survivors(run), "test": measured, "seconds": spam.seconds_of(run)})
         print(rows[-1], file=sys.stderr)
-    begun = spam.judged(runs.load(arguments.classifier), test)
-    print(spam.written("sparse-features", {"l2": L2, "before": begun, "rows": rows}))
+    sizes = {"messages": MESSAGES, "epochs": EPOCHS, "l2": L2}
+    print(spam.written("sparse-features", {**sizes, "before": before, "rows": rows}))
 
 
 def picked(messages: Path, out: Path, start: Path, l1: float, seed: int) -> runs.Run:

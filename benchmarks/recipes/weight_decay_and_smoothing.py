@@ -57,6 +57,7 @@ def main() -> None:
             start=None,
             seed=seed,
             epochs=EPOCHS,
+            model=spam.TINY,
             settings=[
                 optimiser,
                 f"objective.label_smoothing={smoothing}",

@@ -16,7 +16,7 @@ import pytest
 import pellucid
 from pellucid.cli import main
 from pellucid.config import parse_toml, run_from_table
-from pellucid.presets import FAMILIES, PRESETS, find
+from pellucid.presets import FAMILIES, GOALS, PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
 from support.tiny import TEXT, TINY, train_tiny, write_text
@@ -379,14 +379,24 @@ def test_counting_says_how_cost_grows_with_the_text(found: Any, out: Any) -> Non
     assert "106,496 bytes per token" in out("presets", "count", "gemma2-2b")
 
 
-@pytest.mark.parametrize("name", ["bert-base", "minilm-l6", "t5-small", "transformer-base"])
-def test_what_the_next_token_does_not_train_is_refused_by_train(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["minilm-l6", "transformer-base", "nano-pair"])
+def test_a_preset_that_cannot_be_trained_as_it_is_is_refused(
+    name: str, tmp_path: Path, refused: Any
 ) -> None:
-    assert main(["train", "--preset", name, "--out", str(tmp_path / "run")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith("error: objective NextToken trains a decoder alone")
+    said = refused("train", "--preset", name, "--out", tmp_path / "run")
+    assert "pellucid presets list --objectives" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: Any) -> None:
+    printed = " ".join(out("presets", "list", "--objectives").split())
+    for name, goal in GOALS.items():
+        assert f"{name} {goal.what}" in printed
+    listed = found("presets", "list", "--objectives")
+    assert listed["seq2seq"]["from"] == "Pairs"
+    assert {name: facts["preset"] for name, facts in listed.items()} == {
+        name: goal.preset for name, goal in GOALS.items()
+    }
 
 
 # -- draw

@@ -66,7 +66,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "next": "gives no token a probability from those before it",
         "explain": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",
-        "resume": "objective NextToken trains a decoder alone",
+        "resume": "objective NextToken trains a decoder with a language head",
         "verify": "the run cannot be continued",
         "report": "has recorded nothing yet",
     },
@@ -76,7 +76,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "explain": "a text alone has no probability",
         "evaluate": "a text alone has no probability",
         "fill": "this model is an encoder-decoder: it writes from left to right",
-        "resume": "objective NextToken trains a decoder alone",
+        "resume": "objective NextToken trains a decoder with a language head",
         "verify": "the run cannot be continued",
         "report": "has recorded nothing yet",
     },
@@ -93,7 +93,7 @@ REFUSED["decoder with classes"] = {
         ("generate", "beams", "score", "next", "explain", "evaluate"),
         "this model names the class of a text: it gives no token a probability",
     ),
-    "resume": "objective NextToken trains a decoder alone",
+    "resume": "objective NextToken trains a decoder with a language head",
 }
 del REFUSED["decoder with classes"]["classify"]
 REFUSED["encoder without head"] = REFUSED["encoder"] | {"fill": "this model has no head"}
@@ -102,7 +102,7 @@ REFUSED["decoder without head"] = {
     **dict.fromkeys(
         ("generate", "beams", "score", "next", "explain", "evaluate"), "this model has no head"
     ),
-    "resume": "objective NextToken trains a decoder alone",
+    "resume": "objective NextToken trains a decoder with a language head",
 }
 
 
@@ -126,7 +126,7 @@ def test_training_on_plain_text_is_refused_before_the_text_is_read(
 ) -> None:
     run = replace(find("nano"), model=KINDS[kind])
     run = replace(run, text=replace(run.text, corpus=Files(paths=("none.txt",), field=None)))
-    with pytest.raises(ConfigError, match="NextToken trains a decoder alone"):
+    with pytest.raises(ConfigError, match="NextToken trains a decoder with a language head"):
         train_config(run, name="none", out=tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
 

@@ -186,7 +186,7 @@ def test_the_preset_of_each_objective_has_the_model_that_it_trains(name: str) ->
         objective=goal.objective,
         model=replace(run.model, head=goal.head or run.model.head),
         text=replace(run.text, corpus=corpus),
-        start="begun",
+        start="a-run",
     ).check_objective()
 
 

@@ -161,14 +161,20 @@ def test_an_encoder_alone_is_laid_over_a_decoder_by_saying_so(tmp_path: Path) ->
         choose(config_file=file)
 
 
-def test_a_budget_in_tokens_or_minutes_becomes_steps() -> None:
-    run = find("nano")
-    per_step = run.training.batch_size * run.model.context_length
+def test_a_budget_in_tokens_epochs_or_minutes_becomes_steps() -> None:
+    settings = find("nano").training
+    per_step = settings.batch_size * 64
 
     def steps(budget: config.Budget) -> int:
-        return count_steps(replace(run, training=replace(run.training, budget=budget)), lambda: 0.5)
+        return count_steps(
+            replace(settings, budget=budget),
+            rows_per_epoch=20 * settings.batch_size,
+            tokens_per_row=64,
+            seconds_per_step=lambda: 0.5,
+        )
 
     assert steps(config.Steps(count=7)) == 7
+    assert steps(config.Epochs(count=1.5)) == 30
     assert steps(config.Tokens(count=per_step * 3 + 1)) == 4
     assert steps(config.Minutes(count=2)) == pytest.approx(240, rel=0.2)
 

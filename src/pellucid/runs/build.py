@@ -5,12 +5,10 @@ Comes in: choices and data. Goes out: a `Job`. It does not run it.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import assert_never
 
 import torch
 
@@ -22,7 +20,7 @@ from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
-from pellucid.runs.plan import device_name, find_precision
+from pellucid.runs.plan import count_steps, device_name, find_precision
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
@@ -71,7 +69,12 @@ def resolve(
         compile_blocks(model)
     seconds = _seconds_per_step(run, model, task, precision)
     plan = config.Plan(
-        total_steps=count_steps(run.training, task, lambda: seconds),
+        total_steps=count_steps(
+            settings,
+            rows_per_epoch=task.rows_per_epoch,
+            tokens_per_row=task.tokens_per_row,
+            seconds_per_step=lambda: seconds,
+        ),
         threads=torch.get_num_threads(),
         device=str(device),
         precision=precision,
@@ -80,26 +83,6 @@ def resolve(
         torch_version=torch.__version__,
     )
     return plan, seconds, problem
-
-
-def count_steps(
-    settings: config.Training, task: Task, seconds_per_step: Callable[[], float]
-) -> int:
-    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
-    rows = settings.batch_size
-    match settings.budget:
-        case config.Steps(count=count):
-            return count
-        case config.Tokens(count=count):
-            return math.ceil(count / (rows * task.tokens_per_row))
-        case config.Epochs(count=count):
-            return max(1, round(count * task.rows_per_epoch / rows))
-        case config.Minutes(count=count):
-            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
-            # take their share
-            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
-        case _:
-            assert_never(settings.budget)
 
 
 def _seconds_per_step(

@@ -5,8 +5,10 @@ Comes in: a config, a machine. Goes out: a `Plan`, or a refusal by name. It does
 
 from __future__ import annotations
 
+import math
 import platform
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, assert_never
 
 import torch
 
@@ -62,6 +64,30 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def count_steps(
+    settings: config.Training,
+    *,
+    rows_per_epoch: int,
+    tokens_per_row: float,
+    seconds_per_step: Callable[[], float],
+) -> int:
+    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
+    rows = settings.batch_size
+    match settings.budget:
+        case config.Steps(count=count):
+            return count
+        case config.Tokens(count=count):
+            return math.ceil(count / (rows * tokens_per_row))
+        case config.Epochs(count=count):
+            return max(1, round(count * rows_per_epoch / rows))
+        case config.Minutes(count=count):
+            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
+            # take their share
+            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
+        case _:
+            assert_never(settings.budget)
 
 
 def check_plan(plan: config.Plan, *, allow_drift: bool) -> None:

@@ -14,7 +14,7 @@ from pellucid.batches import TokenBatch
 from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
 from pellucid.generation import Beams
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
@@ -52,7 +52,7 @@ def answering(given: Given) -> Task:
         sample=lambda step: asking.answered(prompt_and_answer(few, 0)[0], step),
         guessing_nats=math.log(run.model.rows),
         facts=(*facts_of_examples(given), *_packing(order)),
-        example=example_of(order.batch(0, 1), given.tokenizer.decode),
+        example=example_of(order.batch(0, 1), spelled(given.tokenizer)),
         judge=judge,
         write=lambda side, beams: answer(given, side, beams),
     )

@@ -108,11 +108,20 @@ def classified(
         step=step,
         sentence=given.tokenizer.decode(ids),
         next_tokens=tuple(ranked[:3]),
-        continuation=ranked[0][0],
+        continuation=", ".join(name for name, share in ranked if share > 0.5) or "none of them"
+        if several
+        else ranked[0][0],
     )
 
 
 def _classes(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
-    counts = np.bincount(train.columns["label"].flat, minlength=len(classes))
+    labels = train.columns["label"]
+    # where a text may have several, each row is a 0 or 1 for every class
+    several = bool(labels.lengths.max() > 1)
+    counts = (
+        labels.flat.reshape(len(labels.lengths), -1).sum(axis=0)
+        if several
+        else np.bincount(labels.flat, minlength=len(classes))
+    )
     each = ", ".join(f"{name} {n:,}" for name, n in zip(classes, counts, strict=True))
     yield "classes", each

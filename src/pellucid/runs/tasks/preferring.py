@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pellucid.examples import Bucketed, Examples, TwoAnswers, in_turn
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
 from pellucid.runs.tasks.judging import judged, some_of
@@ -52,6 +52,6 @@ def preferring(given: Given) -> Task:
         guessing_nats=math.log(2),
         unit="pairs",
         facts=facts_of_examples(given),
-        example=example_of(order.batch(0, 1), tokenizer.decode),
+        example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
     )
