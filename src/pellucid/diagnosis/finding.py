@@ -96,12 +96,8 @@ def found(
     cause: str = "",
     confidence: float = 0.95,
     severity: Severity | None = None,
-    **others: Any,
 ) -> Finding:
-    """A finding with the register's words, where no better ones are given.
-
-    `others` are `fix`, `patch` and `step`.
-    """
+    """A finding with the register's words for its code; a better fix can be put in their place."""
     told = register()[code]
     return Finding(
         code=code,
@@ -111,8 +107,8 @@ def found(
         cause=cause,
         confidence=confidence,
         where=where,
+        fix=told.fix,
         docs=f"docs/diagnosis.md#{code.lower()}",
-        **({"fix": told.fix} | others),
     )
 
 

@@ -40,7 +40,7 @@ def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
         return []  # of this, another probe
     matches = alignment(data.ids, labels)
     best, wanted = max(matches, key=lambda s: matches[s]), expected_shift(subject)
-    if matches[wanted] >= _AGREES or len(data.ids.unique()) == 1:
+    if matches[wanted] >= _AGREES or bool((data.ids == data.ids[0, 0]).all()):
         return []
     seen = [evidence("LOS001", f"labels = ids {s} places on", matches[s]) for s in matches]
     if matches[best] < _AGREES:

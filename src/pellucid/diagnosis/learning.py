@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from pellucid.diagnosis.finding import Finding, evidence, found
-from pellucid.diagnosis.steps import Seen, few_steps, held, loss_of, torch_optimizers
+from pellucid.diagnosis.steps import Seen, adam, few_steps, held, loss_of, torch_optimizers
 from pellucid.diagnosis.subject import Subject
 from pellucid.typed import backward
 
@@ -54,7 +54,9 @@ def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> 
     still = [
         name
         for name in seen.trained
-        if name in seen.with_gradient and name not in seen.moved and name not in missing
+        if name in seen.with_gradient
+        and name not in seen.moved | seen.stayed.keys()
+        and name not in missing
     ]
     if still:
         findings.append(_named("OPT002", "have a gradient and do not move", still))
@@ -161,18 +163,18 @@ def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
 
 def _overfitted(subject: Subject, batch: Tensor, rate: float) -> tuple[float, float]:
     """The first and the lowest loss of one batch, learnt by Adam."""
-    with subject.as_is():
+    with subject.as_is(wide=True):
         trained = [p for p in subject.model.parameters() if p.requires_grad]
-        adam = torch.optim.Adam(trained, lr=rate)
+        learner = adam(trained, rate)
         losses: list[Tensor] = []
         for step in range(_N_UPDATES):
-            adam.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10)
+            learner.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10)
             for parameter in trained:
                 parameter.grad = None
             loss = loss_of(subject, batch)
             losses.append(loss.detach())
             backward(loss)
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            adam.step()
+            cast("Any", learner).step()
         each = torch.stack(losses).nan_to_num(float("inf"))
         return float(each[0]), float(each.min())

@@ -6,7 +6,7 @@ Comes in: a `Subject`, perhaps an optimiser. Goes out: findings. It does not kno
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from pellucid.diagnosis.finding import Finding, evidence, found
 from pellucid.diagnosis.sight import moved, tolerance
 from pellucid.diagnosis.steps import torch_optimizers
-from pellucid.diagnosis.subject import Subject
+from pellucid.diagnosis.subject import HALF, Subject
 from pellucid.typed import named_modules
 
 #: The smallest number above zero that float16 holds, and where its end is near.
 _SMALLEST = 2.0**-24
 _NEAR_MAX = 1e4
 _TABLE = re.compile(r"(^|\.|_)(inv_freq|cos|sin|cos_cached|sin_cached)$")
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def probe_finite(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
@@ -32,7 +31,8 @@ def probe_finite(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     largest = {"": 0.0}
 
     def look(module: nn.Module, _: Any, output: Any) -> None:
-        for tensor in output if isinstance(output, tuple) else (output,):
+        several = cast("tuple[Any, ...]", output if isinstance(output, tuple) else (output,))
+        for tensor in several:
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
                 continue
             if not bool(torch.isfinite(tensor).all()):
@@ -73,7 +73,7 @@ def probe_dtypes(subject: Subject, optimizer: Any | None = None) -> list[Finding
     tables = [
         name
         for name, buffer in subject.model.named_buffers()
-        if buffer.dtype in _HALF and _TABLE.search(name)
+        if buffer.dtype in HALF and _TABLE.search(name)
     ]
     if tables:
         sign = evidence("NUM006", "tables in half precision", len(tables))

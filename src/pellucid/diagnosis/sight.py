@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from pellucid.diagnosis.finding import Finding, evidence, found
-from pellucid.diagnosis.subject import Subject
+from pellucid.diagnosis.subject import HALF, Subject
 
 #: Largest change, relative to the size of the outputs, that is taken for rounding.
 TOLERANCE = 1e-4
-_HALF = {torch.bfloat16, torch.float16}
 
 
 def moved(before: Tensor, after: Tensor) -> Tensor:
@@ -27,7 +26,7 @@ def moved(before: Tensor, after: Tensor) -> Tensor:
 
 def tolerance(output: Tensor) -> float:
     """What is taken for rounding in outputs of this type."""
-    return 1e-2 if output.dtype in _HALF else TOLERANCE
+    return 1e-2 if output.dtype in HALF else TOLERANCE
 
 
 def probe_causality(subject: Subject) -> list[Finding]:

@@ -59,14 +59,14 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
     A learning rate of zero, as at the foot of a warm-up, is replaced: it is not what is asked.
     """
     seen = Seen()
-    with subject.as_is(training=True):
+    with subject.as_is(training=True, wide=optimizer is None):
         named = [(n, p) for n, p in each_weight(subject.model) if p.requires_grad]
         seen.trained = [name for name, _ in named]
         if not named:
             return seen
         before = {name: weight.detach().clone() for name, weight in named}
         stepping = _copies(subject.model, optimizer) or [
-            torch.optim.Adam([weight for _, weight in named], lr=_RATE, eps=1e-30)
+            adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
         for _ in range(N_STEPS):
             for _, weight in named:
@@ -74,7 +74,7 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
             backward(loss_of(subject, ids))
             _note(seen, named)
             for each in stepping:
-                each.step()
+                cast("Any", each).step()
         for name, weight in named:
             if not torch.equal(before[name], weight.detach()):
                 seen.moved.add(name)
@@ -83,6 +83,12 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
                 stayed = (weight.detach() == before[name]) & live
                 seen.stayed[name] = float(stayed.sum() / live.sum().clamp_min(1))
     return seen
+
+
+def adam(weights: list[nn.Parameter], rate: float, *, eps: float = 1e-8) -> torch.optim.Optimizer:
+    """Adam, in one kernel where there is one."""
+    fused = weights[0].device.type in ("cpu", "cuda")
+    return torch.optim.Adam(weights, lr=rate, eps=eps, fused=fused)
 
 
 def _note(seen: Seen, named: list[tuple[str, nn.Parameter]]) -> None:

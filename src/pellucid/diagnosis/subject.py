@@ -28,6 +28,8 @@ Family = Literal["pellucid", "hugging face", "other"]
 LENGTH = 24
 #: Above this many weights nothing is copied to float64.
 _WIDE_UP_TO = 500_000_000
+#: Formats with few digits.
+HALF = (torch.float16, torch.bfloat16)
 _CONTEXTS = (
     "context_length",
     "max_position_embeddings",
@@ -91,16 +93,21 @@ class Subject:
     def awake(self) -> Generator[None]:
         """For questions about the code: middling weights, float64 where it works, no gradients."""
         dtype = torch.float64 if self._wide else None
-        tables = [m.weight for m in named_modules(self.model).values() if _is_embedding(m)]
-        ids = {id(table) for table in tables}
+        modules = named_modules(self.model).values()
+        ids = {id(m.weight) for m in modules if isinstance(m, nn.Embedding)}
         with undisturbed(self.model, dtype=dtype), torch.no_grad():
             awaken(self.model, lambda weight: id(weight) in ids)
             yield
 
     @contextmanager
-    def as_is(self, *, training: bool = False) -> Generator[None]:
-        """For questions about the weights: copies of them as they are; gradients are allowed."""
-        with undisturbed(self.model, training=training), torch.enable_grad():
+    def as_is(self, *, training: bool = False, wide: bool = False) -> Generator[None]:
+        """For questions about the weights: copies of them as they are; gradients are allowed.
+
+        `wide` copies weights of half precision to float32, where that works.
+        """
+        half = any(p.dtype in HALF for p in self.model.parameters())
+        dtype = torch.float32 if wide and half and self._wide else None
+        with undisturbed(self.model, training=training, dtype=dtype), torch.enable_grad():
             yield
 
     def outputs(
@@ -173,7 +180,8 @@ class Subject:
         return found
 
     def _find_vocabulary(self) -> tuple[int, bool]:
-        rows = [m.num_embeddings for m in named_modules(self.model).values() if _is_embedding(m)]
+        tables = [m for m in named_modules(self.model).values() if isinstance(m, nn.Embedding)]
+        rows = [table.num_embeddings for table in tables]
         if self.family == "pellucid":
             model = cast("Transformer", self.model)
             return model.token_embedding.num_embeddings, model.has_head
@@ -243,7 +251,3 @@ def _family(model: nn.Module) -> Family:
         return "pellucid"
     told = getattr(getattr(model, "config", None), "model_type", None)
     return "hugging face" if isinstance(told, str) else "other"
-
-
-def _is_embedding(module: Any) -> bool:
-    return isinstance(module, nn.Embedding)

@@ -43,7 +43,7 @@ def undisturbed(
     buffers = _copied_buffers(model, dtype)
     generators = _generators()
     try:
-        torch.manual_seed(0)
+        cast("Any", torch).manual_seed(0)
         model.train(training)
         yield
     finally:
@@ -132,7 +132,12 @@ def awaken(model: nn.Module, is_embedding: Callable[[nn.Parameter], bool]) -> No
                 noise = torch.randn(weight.shape, generator=draws, dtype=torch.float64)
                 scale = 0.05 if weight.ndim < 2 else 0.5 / weight.shape[-1] ** 0.5
                 weight.copy_((noise * scale).to(weight))
-            elif weight.ndim >= 2 and size < float("inf"):
+                continue
+            if is_embedding(weight):  # some rows may never have been filled
+                empty = ~(weight != 0).any(dim=1)
+                noise = torch.randn(int(empty.sum()), weight.shape[1], generator=draws)
+                weight[empty] = (noise * size).to(weight)
+            if weight.ndim >= 2 and size < float("inf"):
                 width = weight.shape[-1] if is_embedding(weight) else max(weight.shape[-2:])
                 usual = 1 / width**0.5
                 if not 0.2 * usual <= size <= usual:

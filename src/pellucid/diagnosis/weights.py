@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from itertools import pairwise
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.diagnosis.data import Examples, cross_entropy
+from pellucid.diagnosis.ends import find_ends
 from pellucid.diagnosis.finding import Finding, evidence, found
 from pellucid.diagnosis.losses import true_targets
 from pellucid.diagnosis.subject import Subject
-from pellucid.model import Transformer
-from pellucid.typed import named_modules
 
 #: Of pretrained weights a loss this close to chance is expected of nobody.
 _NEAR_CHANCE = 0.5
@@ -27,7 +25,7 @@ _BETTER = 0.5
 
 def probe_ties(subject: Subject) -> list[Finding]:
     """Whether the embedding and the head are one tensor exactly where they are said to be."""
-    ends = _ends(subject)
+    ends = find_ends(subject)
     if ends is None:
         return []
     embedding, head = ends
@@ -63,22 +61,6 @@ def _said_tied(subject: Subject) -> bool | None:
         return subject.declared.tied
     told = getattr(subject.settings, "tie_word_embeddings", None)
     return told if isinstance(told, bool) else None
-
-
-def _ends(subject: Subject) -> tuple[Tensor, Tensor] | None:
-    """The token embedding, and the matrix of the head."""
-    if not subject.has_logits:
-        return None
-    if subject.family == "pellucid":
-        model = cast("Transformer", subject.model)
-        return model.token_embedding.weight, model.head_weight
-    modules = named_modules(subject.model).values()
-    tables = [m.weight for m in modules if isinstance(m, nn.Embedding)]
-    heads = [m.weight for m in modules if isinstance(m, nn.Linear)]
-    tables = [t for t in tables if t.shape[0] >= subject.vocab]
-    heads = [h for h in heads if h.shape[0] >= subject.vocab and tables]
-    heads = [h for h in heads if h.shape[1] == tables[0].shape[1]]
-    return (tables[0], heads[-1]) if tables and heads else None
 
 
 def probe_numbers(model: nn.Module) -> list[Finding]:
@@ -137,11 +119,11 @@ def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
 
 
 def _bare_rows(subject: Subject) -> list[Finding]:
-    ends = _ends(subject)
+    ends = find_ends(subject)
     if ends is None:
         return []
-    norms = ends[0].detach().float().norm(dim=1)[: subject.vocab]
-    bare, n = int((norms == 0).sum()), len(norms)
+    rows = ends[0].detach()[: subject.vocab]
+    bare, n = int((~(rows != 0).any(dim=1)).sum()), len(rows)
     if bare <= max(2, n // 100):
         return []
     sign = evidence("WGT003", "share of rows that are zero", bare / n)
