@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+#: Not `Self`: what checks shapes in tests looks at methods one by one, and cannot read it.
+_B = TypeVar("_B", bound="Batch")
 
 #: The target of a position at which nothing is predicted.
 IGNORED = -100
@@ -40,7 +43,7 @@ class Batch:
                 found |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
         return found
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def changed(self: _B, change: Callable[[Tensor], Tensor]) -> _B:
         """The same batch, with `change` applied to each of its tensors."""
         made: dict[str, Any] = {}
         for field in fields(self):
@@ -56,7 +59,7 @@ class Batch:
         """The number of rows."""
         return next(iter(self.named_tensors().values())).shape[0]
 
-    def part(self, rows: slice) -> Self:
+    def part(self: _B, rows: slice) -> _B:
         """Some of the rows."""
         return self.changed(lambda tensor: tensor[rows])
 
@@ -159,6 +162,17 @@ class LanguageModel(Protocol):
         documents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
         """The final hidden states, after the last norm: what the head reads."""
+        ...
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What an objective may ask of a model that names the class of a text."""
+
+    def class_logits(
+        self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        """A logit for each class of each text."""
         ...
 
 

@@ -14,7 +14,7 @@ from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
-from pellucid.training import Interrupts, Job, Observer, Progress, Resumed, Started
+from pellucid.training import Event, Interrupts, Job, Observer, Progress
 from pellucid.training import train as run_loop
 
 
@@ -22,7 +22,7 @@ def follow(
     job: Job,
     progress: Progress,
     folder: RunFolder,
-    first: Started | Resumed,
+    first: Sequence[Event],
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
 ) -> None:
@@ -32,7 +32,8 @@ def follow(
         for observer in every:
             if isinstance(observer, Panel):
                 observer.heed(lambda: asked.asked)
-            observer(first)
+            for event in first:
+                observer(event)
         run_loop(job, progress, every, asked)
 
 
