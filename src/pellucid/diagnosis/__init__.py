@@ -41,6 +41,7 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
+from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
 from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
 from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
@@ -52,6 +53,7 @@ from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, 
 
 __all__ = [
     "SEVERITIES",
+    "Checked",
     "Code",
     "Declared",
     "Evidence",
@@ -77,6 +79,7 @@ __all__ = [
     "assert_tied",
     "assert_weights_sound",
     "check",
+    "check_named",
     "declare",
     "evidence",
     "examples",
