@@ -416,9 +416,9 @@ def _half(dtype: torch.dtype) -> Callable[[], Case]:
     return make
 
 
-def _huge(model: Any) -> None:
-    model.stack.blocks[0].feed_forward.up.weight.mul_(1e3)
-    model.stack.blocks[0].feed_forward.down.weight.mul_(1e5)
+def _massive(forward: Any, x: Tensor) -> Tensor:
+    out = forward(x)
+    return out + 3e4 * F.one_hot(torch.tensor(0), out.shape[-1]).to(out)
 
 
 def _overflowing(model: Any) -> None:
@@ -586,7 +586,9 @@ FAULTS: dict[str, Fault] = {
         "DAT007", with_tokenizer, lambda case: setattr(case.tokenizer, "size", VOCAB + 9)
     ),
     "bf16 weights": Fault("NUM001", with_optimizer(GPT), _bf16_adam),
-    "large in float16": Fault("NUM002", _half(torch.float16), _no_grad(_huge)),
+    "large in float16": Fault(
+        "NUM002", _half(torch.float16), wrapped(second_feed_forward, _massive)
+    ),
     "eps in float16": Fault("NUM003", _half(torch.float16), _tiny_eps),
     "overflow": Fault("NUM004", built(LLAMA), _no_grad(_overflowing)),
     "float16 trained": Fault(

@@ -115,7 +115,7 @@ def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:
     if len(ids) < width:
         raise TextError(f"{path} has {len(ids)} tokens: a check needs {width} at least")
     rows = torch.tensor(ids[: len(ids) // width * width]).view(-1, width)
-    return list(rows[: _ROWS * _BATCHES].split(_ROWS))
+    return [rows[i : i + _ROWS] for i in range(0, min(len(rows), _ROWS * _BATCHES), _ROWS)]
 
 
 def _own_loss(model: Transformer, ids: Tensor, labels: Tensor) -> Tensor:

@@ -104,12 +104,11 @@ def probe_padding(subject: Subject) -> list[Finding]:
     real[0, slice(0, n) if left else slice(-n, None)] = False
     ids = subject.random_ids(2)
     other = torch.where(real, ids, subject.changed_ids(ids))
-    with subject.awake():
-        try:
-            before, after = (_padded(subject, each, real) for each in (ids, other))
-        except (TypeError, RuntimeError):
-            return []  # its mask has another form than (batch, time)
     judged = torch.ones_like(real) if across else real
+    both = _with_padding(subject, (ids, other), real)
+    if both is None:
+        return []
+    before, after = both
     if not bool(torch.isfinite(before[judged]).all()):
         return [
             found(
@@ -128,6 +127,27 @@ def probe_padding(subject: Subject) -> list[Finding]:
             evidence("ATT003", "largest relative change", worst),
         )
     ]
+
+
+def _with_padding(
+    subject: Subject, both: tuple[Tensor, Tensor], real: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Outputs for two batches of ids; None where the mask is to have another form.
+
+    In float64 only if they are finite there: a mask that is made for one width and used in another
+    can make infinities of its own.
+    """
+    made: tuple[Tensor, Tensor] | None = None
+    for wide in (True, False):
+        with subject.awake(wide=wide):
+            try:
+                before, after = (_padded(subject, each, real) for each in both)
+            except (TypeError, RuntimeError):
+                return made
+        made = before, after
+        if bool(torch.isfinite(before[real]).all()):
+            break
+    return made
 
 
 def _padded(subject: Subject, ids: Tensor, real: Tensor) -> Tensor:

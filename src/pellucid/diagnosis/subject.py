@@ -90,9 +90,9 @@ class Subject:
         return (ids + 1 + ids % max(1, self.vocab - 1)) % self.vocab
 
     @contextmanager
-    def awake(self) -> Generator[None]:
+    def awake(self, *, wide: bool = True) -> Generator[None]:
         """For questions about the code: middling weights, float64 where it works, no gradients."""
-        dtype = torch.float64 if self._wide else None
+        dtype = torch.float64 if wide and self._wide else None
         modules = named_modules(self.model).values()
         ids = {id(m.weight) for m in modules if isinstance(m, nn.Embedding)}
         with undisturbed(self.model, dtype=dtype), torch.no_grad():
