@@ -10,12 +10,18 @@ import torch
 from pellucid import config
 from pellucid.diagnosis import check, declare, small_twin
 from pellucid.model import assemble
-from pellucid.presets import PRESETS
+from pellucid.presets import FAMILIES, PRESETS
 from support.faults import mean_loss, next_tokens, text
 from support.models import ENCODERS, PAIRS, VARIANTS, build
 
+#: One preset of each family; the others are of the same parts, and slow together.
+FIRST = [next(iter(presets)) for presets in FAMILIES.values()]
+EVERY = [
+    pytest.param(name, marks=() if name in FIRST else pytest.mark.slow, id=name) for name in PRESETS
+]
 
-@pytest.mark.parametrize("name", PRESETS)
+
+@pytest.mark.parametrize("name", EVERY)
 def test_small_twin_of_every_preset_is_passed_in_silence(name: str) -> None:
     model = assemble(replace(small_twin(PRESETS[name].model), vocab_size=64), seed=0)
     decoder_alone = model.encoder is None
