@@ -42,6 +42,7 @@ def undisturbed(
     kept = _onto_copies(model, dtype)
     buffers = _copied_buffers(model, dtype)
     generators = _generators()
+    counts = [parameter._version for parameter, _ in kept]
     try:
         cast("Any", torch).manual_seed(0)
         model.train(training)
@@ -53,6 +54,9 @@ def undisturbed(
             parameter.data = before.data
             parameter.requires_grad_(before.requires_grad)
             parameter.grad = before.grad
+        # a backward pass that is still to come must not take them for changed
+        whole = tuple(parameter for parameter, _ in kept)
+        cast("Any", torch)._C._autograd._unsafe_set_version_counter(whole, tuple(counts))
         for module, name, buffer in buffers:
             cast("Any", module)._buffers[name] = buffer
         for module, mode in modes:
