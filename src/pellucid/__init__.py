@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid.version import __version__
 
 if TYPE_CHECKING:
+    from pellucid import diagnosis
     from pellucid.errors import (
         CheckpointError,
         ConfigError,
@@ -45,6 +46,9 @@ _WHERE = {
     "train": "runs",
 }
 
+#: Rooms that are there under their own name: `pellucid.diagnosis.check(model)`.
+_ROOMS = ("diagnosis",)
+
 #: The public API under semantic versioning. Rooms are public too, as far as their own `__all__`.
 __all__ = [
     "CheckpointError",
@@ -58,6 +62,7 @@ __all__ = [
     "TextError",
     "__version__",
     "classify",
+    "diagnosis",
     "embed",
     "evaluate",
     "fill",
@@ -73,6 +78,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"pellucid.{_WHERE[name]}"), name)
+    if name in _ROOMS:
+        from importlib import import_module
+
+        return import_module(f"pellucid.{name}")
     raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
 
 

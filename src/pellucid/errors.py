@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     DONE = 0
     BAD_INPUT = 2
     NON_FINITE = 3
+    FINDINGS = 4
     INTERRUPTED = 130
 
 

@@ -13,6 +13,7 @@ from pellucid.version import __version__
 
 VERBS = (
     "train",
+    "check",
     "generate",
     "fill",
     "embed",
@@ -50,6 +51,13 @@ PROMISED: dict[str, dict[str, object]] = {
     "train --seed 3 --device cpu --json": {"seed": 3, "device": "cpu", "json": True},
     "train --resume r": {"resume": "r"},
     "train --set a.b=1 --set c=2": {"set": ["a.b=1", "c=2"]},
+    "check nano": {"what": "nano", "text": None, "fail_on": None, "ignore": [], "json": False},
+    "check r t.txt --fail-on fault --ignore ATT001 --json": {
+        "text": "t.txt",
+        "fail_on": "fault",
+        "ignore": ["ATT001"],
+        "json": True,
+    },
     "generate r --prompt x": {"run": "r", "prompt": ["x"], "greedy": False, "json": False},
     "generate r --prompt x --max-new-tokens 5": {"max_new_tokens": 5},
     "generate r --temperature 0.5 --top-k 4 --top-p 0.9": {

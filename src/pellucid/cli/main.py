@@ -3,7 +3,8 @@
 Comes in: words. Goes out: a call, and what the shell is told. It does not know how anything
 is done.
 
-    0  done    2  bad input    3  stopped on a value that is not finite    130  interrupted, saved
+    0  done    2  bad input    3  stopped on a value that is not finite    4  findings
+    130  interrupted, saved
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pellucid.cli import (
     answer,
     attach,
+    check,
     classify,
     data,
     distill,
@@ -47,6 +49,7 @@ from pellucid.version import __version__
 _VERBS = (
     train,
     distill,
+    check,
     generate,
     translate,
     fill,
@@ -82,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
-        "130 interrupted and saved",
+        "4 findings, where --fail-on was given, 130 interrupted and saved",
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
     root.add_argument("--verbose", action="store_true", help="show log messages")
@@ -103,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     try:
         _refuse_broken_text(words)
-        arguments.call(arguments)
+        code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
         say_error(error, as_json=arguments.json)
@@ -120,7 +123,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except MemoryError:
         say_error(_OUT_OF_MEMORY, as_json=arguments.json)
         return ExitCode.BAD_INPUT
-    return ExitCode.DONE
+    return ExitCode.DONE if code is None else code
 
 
 def _of_the_disk(error: OSError) -> PellucidError:

@@ -1,0 +1,84 @@
+"""`pellucid check`: what is wrong with a model, before any time is spent on training it."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output import add_json, print_json
+from pellucid.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pellucid.diagnosis import Checked
+
+_WIDTH = 80
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "check",
+        help="find what is wrong with a model, in seconds, before training",
+        description="Asks a model yes-or-no questions: does it see the future, does every weight "
+        "learn, are labels where they belong? Each finding says what it is, why it matters and "
+        "what to do. Nothing is changed.",
+    )
+    parser.add_argument(
+        "what",
+        metavar="MODEL-OR-CONFIG",
+        help="a run, a Hugging Face directory, a preset's name, or a config file",
+    )
+    parser.add_argument("text", metavar="DATA", nargs="?", help="a text file, for a run or model")
+    parser.add_argument(
+        "--fail-on",
+        choices=("warn", "fault", "fatal"),
+        metavar="SEVERITY",
+        help="exit code 4 where anything is found that is at least so severe: warn, fault or fatal",
+    )
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="CODE", help="a code to leave out"
+    )
+    parser.add_argument(
+        "--frozen", action="append", default=[], metavar="NAME", help="weights that are not to move"
+    )
+    parser.add_argument(
+        "--no-positions", action="store_true", help="the model has no positions by design"
+    )
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> ExitCode:
+    """Print the findings; the exit code says whether there are any that count."""
+    from pellucid.diagnosis import check_named, declare, reaches
+
+    said = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
+    checked = check_named(arguments.what, arguments.text, declared=said, ignore=arguments.ignore)
+    failed = arguments.fail_on is not None and reaches(checked.findings, arguments.fail_on)
+    if arguments.json:
+        print_json(_facts(checked, failed))
+    else:
+        _print(checked)
+    return ExitCode.FINDINGS if failed else ExitCode.DONE
+
+
+def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "checked": checked.what,
+        "failed": failed,
+        "findings": [asdict(each) for each in checked.findings],
+    }
+
+
+def _print(checked: Checked) -> None:
+    print(textwrap.fill(f"checked {checked.what}", _WIDTH, break_on_hyphens=False))
+    if not checked.findings:
+        print("nothing was found")
+        return
+    for each in checked.findings:
+        print(f"\n{each.text(_WIDTH)}")
+    counts = [f"{len(checked.findings)} findings"] if len(checked.findings) > 1 else ["1 finding"]
+    print(f"\n{counts[0]}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")

@@ -1,0 +1,117 @@
+"""What is wrong with a model, its data or its optimiser: probes that take seconds, before training.
+
+Each probe asks one question whose answer is yes or no, of any module that maps ids to logits, and
+leaves it as it was, bit for bit. What it finds is a `Finding`: a stable code, the evidence, the
+place, and what to do.
+"""
+
+from pellucid.diagnosis.asserting import (
+    assert_all_parameters_learn,
+    assert_causal,
+    assert_documents_apart,
+    assert_ids_fit,
+    assert_knows_order,
+    assert_labels_aligned,
+    assert_learns_one_batch,
+    assert_loss_is_cross_entropy,
+    assert_numbers_hold,
+    assert_padding_unseen,
+    assert_repeatable,
+    assert_rows_apart,
+    assert_sees_its_window,
+    assert_starts_at_chance,
+    assert_tied,
+    assert_weights_sound,
+)
+from pellucid.diagnosis.check import check
+from pellucid.diagnosis.data import Examples, examples
+from pellucid.diagnosis.declared import Declared, declare
+from pellucid.diagnosis.finding import (
+    SEVERITIES,
+    Code,
+    Evidence,
+    Finding,
+    Severity,
+    evidence,
+    found,
+    reaches,
+    register,
+    without,
+)
+from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
+from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
+from pellucid.diagnosis.named import Checked, check_named
+from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
+from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
+from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
+from pellucid.diagnosis.subject import Subject
+from pellucid.diagnosis.twin import small_twin
+from pellucid.diagnosis.undisturbed import undisturbed
+from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, probe_weights
+
+__all__ = [
+    "SEVERITIES",
+    "Checked",
+    "Code",
+    "Declared",
+    "Evidence",
+    "Examples",
+    "Finding",
+    "Reported",
+    "Severity",
+    "Subject",
+    "assert_all_parameters_learn",
+    "assert_causal",
+    "assert_documents_apart",
+    "assert_ids_fit",
+    "assert_knows_order",
+    "assert_labels_aligned",
+    "assert_learns_one_batch",
+    "assert_loss_is_cross_entropy",
+    "assert_numbers_hold",
+    "assert_padding_unseen",
+    "assert_repeatable",
+    "assert_rows_apart",
+    "assert_sees_its_window",
+    "assert_starts_at_chance",
+    "assert_tied",
+    "assert_weights_sound",
+    "check",
+    "check_named",
+    "declare",
+    "evidence",
+    "examples",
+    "found",
+    "probe_batch",
+    "probe_causality",
+    "probe_chance",
+    "probe_documents",
+    "probe_dtypes",
+    "probe_duplicates",
+    "probe_ends",
+    "probe_finite",
+    "probe_gradients",
+    "probe_ids",
+    "probe_import",
+    "probe_initial_loss",
+    "probe_labels",
+    "probe_loss",
+    "probe_moves",
+    "probe_numbers",
+    "probe_overfit",
+    "probe_padding",
+    "probe_positions",
+    "probe_receptive_field",
+    "probe_rotary",
+    "probe_supervised",
+    "probe_ties",
+    "probe_tokenizer",
+    "probe_weights",
+    "reaches",
+    "register",
+    "small_twin",
+    "undisturbed",
+    "without",
+]

@@ -1,0 +1,91 @@
+"""The data a model is to learn from, as it is handed over: batches of ids, and labels.
+
+Comes in: tensors. Goes out: an `Examples`, and the cross-entropy of logits against it, computed
+here and nowhere else. It does not know the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.batches import IGNORED
+from pellucid.errors import PellucidError
+
+#: Shares and matches are measured on this many tokens of a batch.
+ENOUGH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Batches of ids, and of the first one the labels; `padding` is True where a token is real."""
+
+    batches: tuple[Tensor, ...]
+    labels: Tensor | None = None
+    padding: Tensor | None = None
+
+    @property
+    def ids(self) -> Tensor:
+        """The first batch."""
+        return self.batches[0]
+
+    def on(self, device: torch.device) -> Examples:
+        """The same, where the model is."""
+        labels, padding = (None if t is None else t.to(device) for t in (self.labels, self.padding))
+        return Examples(tuple(each.to(device) for each in self.batches), labels, padding)
+
+
+def examples(
+    ids: Tensor | Sequence[Tensor], labels: Tensor | None = None, padding: Tensor | None = None
+) -> Examples:
+    """The data, checked.
+
+    Raises:
+        PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
+    """
+    batches = (ids,) if isinstance(ids, Tensor) else tuple(ids)
+    for each in batches:
+        if each.ndim != 2 or each.is_floating_point() or not each.numel():
+            raise PellucidError(
+                f"ids must be whole numbers in (batch, time), and some: was {tuple(each.shape)} "
+                f"of {each.dtype}"
+            )
+    if not batches:
+        raise PellucidError("ids is an empty list: pass one batch at least, or none at all")
+    for name, each in (("labels", labels), ("padding", padding)):
+        if each is not None and each.shape != batches[0].shape:
+            raise PellucidError(
+                f"{name} must have the shape of the first batch of ids, was {tuple(each.shape)} "
+                f"and {tuple(batches[0].shape)}"
+            )
+    return Examples(batches, labels, padding)
+
+
+def targets_for(ids: Tensor, shift: int) -> Tensor:
+    """For each place the id `shift` places on, and `IGNORED` where there is none."""
+    targets = torch.full_like(ids, IGNORED)
+    targets[:, : ids.shape[1] - shift] = ids[:, shift:]
+    return targets
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, total: bool = False) -> float:
+    """The mean (or the sum) of -log p(target) over targets that are not ignored, in float32."""
+    flat = logits.detach().flatten(0, 1).float()
+    loss = F.cross_entropy(flat, targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    n = 1 if total else int((targets != IGNORED).sum())
+    return float(loss) / n if n else float("nan")
+
+
+def alignment(ids: Tensor, labels: Tensor) -> dict[int, float]:
+    """For shifts of 0, 1 and 2: the share of supervised labels that are the id so far on."""
+    matches: dict[int, float] = {}
+    for shift in (0, 1, 2):
+        moved = targets_for(ids, shift)
+        judged = (labels != IGNORED) & (moved != IGNORED)
+        count = int(judged.sum())
+        matches[shift] = float((labels == moved)[judged].double().mean()) if count else 0.0
+    return matches

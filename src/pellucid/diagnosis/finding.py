@@ -1,0 +1,168 @@
+"""Findings: what is wrong, how that is known, where, and what to do.
+
+Comes in: a code, and what was measured. Goes out: a frozen `Finding` with the words that the
+register (`codes.toml`) has for the code. It does not know how anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, cast, get_args
+
+from pellucid.errors import ConfigError
+
+Severity = Literal["note", "warn", "fault", "fatal"]
+
+#: From harmless to hopeless; what is later is worse.
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """What the register says of a code: words for people, a threshold and where it comes from."""
+
+    code: str
+    title: str
+    severity: Severity
+    explanation: str
+    threshold: str
+    source: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A sign, the value it had, what was expected, and who says so."""
+
+    sign: str
+    value: float | int | str
+    expected: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, or worth a look.
+
+    `where` names a module, a parameter, a batch or a config key. `patch` holds `--set` assignments
+    that apply as they stand, where the fix is one of config. `step` is the update it was seen at,
+    0 before the first. `confidence` is between 0 and 1.
+    """
+
+    code: str
+    severity: Severity
+    what: str
+    evidence: tuple[Evidence, ...]
+    cause: str
+    confidence: float
+    where: str
+    fix: str
+    patch: tuple[str, ...] = ()
+    step: int | None = 0
+    docs: str = ""
+
+    def to_json(self) -> str:
+        """The finding as one JSON object."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    def text(self, width: int = 80) -> str:
+        """The finding for people: what, where, why it matters, what to do; plain letters only."""
+        told = register()[self.code]
+        lines = [f"{self.code}  {self.severity}  {told.title}", *_filled("", self.what, width)]
+        if self.where:
+            lines += _filled("where: ", self.where, width)
+        for each in self.evidence:
+            seen = f"{_number(each.value)}; expected {each.expected}"
+            lines += _filled(f"{each.sign}: ", seen, width)
+        lines += _filled("why it matters: ", told.explanation, width)
+        if self.cause:
+            lines += _filled("likely cause: ", self.cause, width)
+        lines += _filled("what to do: ", self.fix, width)
+        lines += [f"  --set {assignment}" for assignment in self.patch]
+        return "\n".join(lines)
+
+
+def found(
+    code: str,
+    what: str,
+    *evidence: Evidence,
+    where: str = "",
+    cause: str = "",
+    confidence: float = 0.95,
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding with the register's words for its code; a better fix can be put in their place."""
+    told = register()[code]
+    return Finding(
+        code=code,
+        severity=severity or told.severity,
+        what=what,
+        evidence=evidence,
+        cause=cause,
+        confidence=confidence,
+        where=where,
+        fix=told.fix,
+        docs=f"docs/diagnosis.md#{code.lower()}",
+    )
+
+
+def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
+    """What was measured, against the register's threshold for a code."""
+    told = register()[code]
+    return Evidence(sign, value, told.threshold, told.source)
+
+
+@cache
+def register() -> Mapping[str, Code]:
+    """Every code there is, in the order of the register."""
+    text = (files(__package__ or "pellucid.diagnosis") / "codes.toml").read_text("utf-8")
+    table = cast("dict[str, dict[str, Any]]", tomllib.loads(text))
+    return {code: Code(code=code, **_joined(words)) for code, words in table.items()}
+
+
+def _joined(words: Mapping[str, str]) -> dict[str, Any]:
+    return {key: " ".join(value.split()) for key, value in words.items()}
+
+
+def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding]:
+    """The findings whose codes are not ignored, the worst first.
+
+    Raises:
+        ConfigError: an ignored code is none there is.
+    """
+    ignored = tuple(ignored)
+    unknown = [code for code in ignored if code not in register()]
+    if unknown:
+        raise ConfigError(
+            f"no finding has the code {', '.join(unknown)}; codes are those of docs/diagnosis.md: "
+            f"{', '.join(register())}"
+        )
+    kept = [each for each in findings if each.code not in ignored]
+    return sorted(kept, key=lambda each: -SEVERITIES.index(each.severity))
+
+
+def reaches(findings: Sequence[Finding], severity: Severity) -> bool:
+    """Whether any finding is at least as severe."""
+    least = SEVERITIES.index(severity)
+    return any(SEVERITIES.index(each.severity) >= least for each in findings)
+
+
+def _filled(head: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        head + text,
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _number(value: float | int | str) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,180 @@
+"""Probes of learning: every weight gets a gradient and moves, and one batch can be learnt.
+
+Comes in: a `Subject`, ids, perhaps an optimiser. Goes out: findings. It does not know how the model
+is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.steps import Seen, adam, few_steps, held, loss_of, torch_optimizers
+from pellucid.diagnosis.subject import Subject
+from pellucid.typed import backward
+
+#: Stands beside the way from ids to logits in BERT and its kin: trained with another head.
+_BESIDE = re.compile(r"(^|\.)pooler(\.|$)")
+_STAYED = 0.2
+_LEARNT = 0.5
+_N_UPDATES = 60
+_RATES = (3e-3, 3e-4, 2e-2)
+#: A batch whose loss is below this is known already.
+_KNOWN = 0.05
+_TOO_LARGE = 20_000_000
+
+
+def probe_gradients(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
+    """Whether every weight that is to be trained gets a gradient that is not zero."""
+    findings = _left_over(subject) + _frozen(subject)
+    return findings + _of_gradients(subject, few_steps(subject, _ids(subject, ids), None))
+
+
+def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> list[Finding]:
+    """Whether the optimiser holds every weight that is to be trained, and moves it."""
+    named = {n: p for n, p in subject.model.named_parameters() if p.requires_grad}
+    holds = held(optimizer)
+    missing = [n for n, p in named.items() if id(p) not in holds and _asked(subject, n)]
+    if len(missing) == len(named) and named:
+        return [
+            found(
+                "OPT003",
+                "The optimiser holds no parameter of this model: it updates another one's.",
+                evidence("OPT003", "parameters of the model in the optimiser", 0),
+                where="optimizer",
+            )
+        ]
+    findings = [_named("OPT001", "are not in the optimiser", missing)] if missing else []
+    seen = few_steps(subject, _ids(subject, ids), optimizer)
+    still = [
+        name
+        for name in seen.trained
+        if name in seen.with_gradient
+        and name not in seen.moved | seen.stayed.keys()
+        and name not in missing
+    ]
+    if still:
+        findings.append(_named("OPT002", "have a gradient and do not move", still))
+    return findings + _of_zero_rate(optimizer) + _of_half(seen)
+
+
+def _of_zero_rate(optimizer: Any) -> list[Finding]:
+    rates = [g["lr"] for each in torch_optimizers(optimizer) for g in each.param_groups]
+    if any(float(rate) != 0 for rate in rates):
+        return []
+    sign = evidence("OPT004", "learning rate", 0.0)
+    return [found("OPT004", "The learning rate of every group is 0.", sign, where="optimizer")]
+
+
+def _of_half(seen: Seen) -> list[Finding]:
+    lost = {name: share for name, share in seen.stayed.items() if share > _STAYED}
+    if not lost:
+        return []
+    worst = max(lost, key=lambda name: lost[name])
+    return [
+        found(
+            "NUM001",
+            f"Of {len(seen.stayed)} weights in half precision, {len(lost)} lose more than a fifth "
+            f"of their updates to rounding.",
+            evidence("NUM001", "elements that have a gradient and stay", lost[worst]),
+            where=worst,
+        )
+    ]
+
+
+def _left_over(subject: Subject) -> list[Finding]:
+    left = [n for n, p in subject.model.named_parameters() if p.grad is not None and p.grad.any()]
+    return [_named("GRD004", "carry a gradient already", left)] if left else []
+
+
+def _frozen(subject: Subject) -> list[Finding]:
+    named = [(n, p) for n, p in subject.model.named_parameters() if p.is_floating_point()]
+    frozen = [n for n, p in named if not p.requires_grad and not subject.declared.is_frozen(n)]
+    return [_named("GRD003", "do not require a gradient", frozen)] if frozen else []
+
+
+def _of_gradients(subject: Subject, seen: Seen) -> list[Finding]:
+    asked = [name for name in seen.trained if _asked(subject, name)]
+    none = [name for name in asked if name not in seen.with_some_gradient]
+    zero = [n for n in asked if n in seen.with_some_gradient and n not in seen.with_gradient]
+    findings = [_named("GRD001", "are not reached by the loss", none)] if none else []
+    if zero:
+        findings.append(_named("GRD002", "get a gradient of exactly zero", zero))
+    return findings
+
+
+def _asked(subject: Subject, name: str) -> bool:
+    return not subject.declared.is_frozen(name) and not _BESIDE.search(name)
+
+
+def _named(code: str, do_what: str, names: list[str]) -> Finding:
+    return found(
+        code,
+        f"{len(names)} parameters {do_what}.",
+        evidence(code, "parameters", len(names)),
+        where=_listed(names),
+    )
+
+
+def _listed(names: Iterable[str], most: int = 4) -> str:
+    names = list(names)
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _ids(subject: Subject, ids: Tensor | None) -> Tensor:
+    """A small batch: what is asked does not depend on how much there is of it."""
+    made = subject.random_ids(2) if ids is None else ids[:4, : max(32, subject.length)]
+    return made.to(subject.device)
+
+
+def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
+    """Whether 60 updates on one small batch bring its loss down by half.
+
+    Asked of models of at most 20 million weights, and where at least a tenth of them is trained.
+    """
+    weights = list(subject.model.parameters())
+    trained = sum(p.numel() for p in weights if p.requires_grad)
+    every = sum(p.numel() for p in weights)
+    if not subject.has_logits or every > _TOO_LARGE or trained < every / 10:
+        return []
+    batch = _ids(subject, ids)[:2, :16]
+    first, last = 0.0, float("inf")
+    for rate in _RATES:
+        first, reached = _overfitted(subject, batch, rate)
+        last = min(last, reached)
+        if last <= _LEARNT * first or first < _KNOWN:
+            return []
+    return [
+        found(
+            "LRN001",
+            f"{_N_UPDATES} updates on one batch of {batch.numel()} tokens brought its loss from "
+            f"{first:.3f} to {last:.3f} only.",
+            evidence("LRN001", "loss after / loss before", last / first),
+            confidence=0.8,
+        )
+    ]
+
+
+def _overfitted(subject: Subject, batch: Tensor, rate: float) -> tuple[float, float]:
+    """The first and the lowest loss of one batch, learnt by Adam."""
+    with subject.as_is(wide=True):
+        trained = [p for p in subject.model.parameters() if p.requires_grad]
+        learner = adam(trained, rate)
+        losses: list[Tensor] = []
+        for step in range(_N_UPDATES):
+            learner.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10)
+            for parameter in trained:
+                parameter.grad = None
+            loss = loss_of(subject, batch)
+            losses.append(loss.detach())
+            backward(loss)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            cast("Any", learner).step()
+        each = torch.stack(losses).nan_to_num(float("inf"))
+        return float(each[0]), float(each.min())

@@ -1,0 +1,46 @@
+"""What a foreign module returns, and where in it the logits are.
+
+Comes in: a tensor, a tuple, a mapping or an object with attributes. Goes out: (batch, time, width),
+or None. It does not know the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from torch import Tensor
+
+_NAMES = ("logits", "last_hidden_state", "prediction_logits")
+
+
+def logits_in(returned: Any, rows: int, time: int) -> Tensor | None:
+    """The logits for (rows, time) ids; flattened ones are folded back."""
+    for found in _tensors(returned):
+        if found.ndim == 3 and found.shape[:2] == (rows, time):
+            return found
+        if found.ndim == 2 and found.shape[0] == rows * time and found.shape[1] > 1:
+            return found.reshape(rows, time, found.shape[1])
+    return None
+
+
+def loss_in(returned: Any) -> Tensor | None:
+    """The scalar loss, where one was returned."""
+    named = getattr(returned, "loss", None)
+    if isinstance(named, Tensor):
+        return named
+    return next((each for each in _tensors(returned) if each.numel() == 1), None)
+
+
+def _tensors(returned: Any) -> list[Tensor]:
+    if isinstance(returned, Tensor):
+        return [returned]
+    if isinstance(returned, Mapping):
+        table = cast("Mapping[str, Any]", returned)
+        named = [table[name] for name in _NAMES if name in table]
+        rest = list(table.values())
+    elif isinstance(returned, tuple | list):
+        named, rest = [], list(cast("tuple[Any, ...]", returned))
+    else:
+        named, rest = [getattr(returned, name, None) for name in _NAMES], []
+    return [each for each in (*named, *rest) if isinstance(each, Tensor)]

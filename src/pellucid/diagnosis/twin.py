@@ -1,0 +1,80 @@
+"""A small twin of an architecture: the same kinds, in numbers that fit anywhere.
+
+Comes in: a `config.Transformer`. Goes out: one of the same parts, a few layers of a few features.
+It does not know what is asked of it: who sees whom does not depend on width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pellucid import config
+
+_ROWS, _CONTEXT, _LAYERS, _HEADS, _D_HEAD, _D_FF = 256, 64, 4, 4, 16, 128
+
+
+def small_twin(model: config.Transformer) -> config.Transformer:
+    """The same architecture, a few thousand weights of it."""
+    heads = model.stacks[-1].n_heads
+    return replace(
+        model,
+        vocab_size=min(model.vocab_size or _ROWS, _ROWS),
+        context_length=min(model.context_length, _CONTEXT),
+        d_model=min(model.d_model, _D_HEAD * min(heads, _HEADS)),
+        encoder=None if model.encoder is None else _stack(model.encoder),
+        decoder=None if model.decoder is None else _stack(model.decoder),
+    )
+
+
+def _stack(stack: config.Stack) -> config.Stack:
+    turns = len(stack.pattern)
+    ff = stack.feed_forward
+    crossed = stack.cross_attention
+    return replace(
+        stack,
+        n_layers=min(stack.n_layers, max(_LAYERS, turns)),
+        positions=_positions(stack.positions, stack.d_head),
+        attention=_attention(stack.attention),
+        feed_forward=replace(ff, d_ff=min(ff.d_ff, _D_FF)),
+        cross_attention=None if crossed is None else _multi_head(crossed),
+    )
+
+
+def _attention(attention: config.Attention) -> config.Attention:
+    if isinstance(attention, config.Alternating):
+        return config.Alternating(layers=tuple(_one(layer) for layer in attention.layers))
+    return _one(attention)
+
+
+def _one(attention: config.OneAttention) -> config.OneAttention:
+    if isinstance(attention, config.MultiHead):
+        return _multi_head(attention)
+    heads, width = min(attention.n_heads, _HEADS), min(attention.d_head, _D_HEAD)
+    return replace(attention, n_heads=heads, d_head=width)
+
+
+def _multi_head(attention: config.MultiHead) -> config.MultiHead:
+    heads = min(attention.n_heads, _HEADS)
+    grouped = attention.n_kv_heads < attention.n_heads
+    width = attention.d_value
+    return replace(
+        attention,
+        n_heads=heads,
+        n_kv_heads=max(1, heads // 2) if grouped else heads,
+        d_head=min(attention.d_head, _D_HEAD),
+        d_value=None if width is None else min(width, _D_HEAD),
+        # a scale that was chosen was chosen for a width
+        scale=None if attention.scale not in (None, 1.0) else attention.scale,
+    )
+
+
+def _positions(positions: config.Positions, d_head: int) -> config.Positions:
+    if not isinstance(positions, config.Rotary):
+        return positions
+    part = positions.n_features
+    if part is not None:
+        part = max(2, 2 * round(part / d_head * min(d_head, _D_HEAD) / 2))
+    stretched = positions.scaling
+    if isinstance(stretched, config.YaRN | config.Llama3Scaling):
+        stretched = None  # its numbers are those of a length
+    return replace(positions, n_features=part, scaling=stretched)

@@ -1,0 +1,148 @@
+"""A model that may be prodded, and is afterwards as it was, bit for bit.
+
+Comes in: a module. Goes out: within the context, the same module on copies of its tensors;
+afterwards its own tensors, gradients, buffers, modes and generators. It does not know what is done
+within.
+
+The module's own memory is never written to: parameters point at copies for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pellucid.typed import named_modules
+
+#: Two names of one memory have to stay one.
+_Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
+
+
+class _Kept(NamedTuple):
+    data: Tensor
+    grad: Tensor | None
+    requires_grad: bool
+
+
+@contextmanager
+def undisturbed(
+    model: nn.Module, *, training: bool = False, dtype: torch.dtype | None = None
+) -> Generator[None]:
+    """Within it, `model` stands on copies, in one mode, with torch's generators at a fixed seed.
+
+    With a `dtype`, floating tensors are copied to it.
+    """
+    modes = [(module, module.training) for module in named_modules(model).values()]
+    kept = _onto_copies(model, dtype)
+    buffers = _copied_buffers(model, dtype)
+    generators = _generators()
+    counts = [parameter._version for parameter, _ in kept]
+    try:
+        cast("Any", torch).manual_seed(0)
+        model.train(training)
+        yield
+    finally:
+        for parameter, before in kept:
+            parameter.grad = None
+            parameter.requires_grad_(False)
+            parameter.data = before.data
+            parameter.requires_grad_(before.requires_grad)
+            parameter.grad = before.grad
+        # a backward pass that is still to come must not take them for changed
+        whole = tuple(parameter for parameter, _ in kept)
+        cast("Any", torch)._C._autograd._unsafe_set_version_counter(whole, tuple(counts))
+        for module, name, buffer in buffers:
+            cast("Any", module)._buffers[name] = buffer
+        for module, mode in modes:
+            module.training = mode
+        _set_generators(generators)
+
+
+def _onto_copies(model: nn.Module, dtype: torch.dtype | None) -> list[tuple[nn.Parameter, _Kept]]:
+    copies: dict[_Place, Tensor] = {}
+    kept: list[tuple[nn.Parameter, _Kept]] = []
+    for parameter in model.parameters():
+        data = parameter.data
+        kept.append((parameter, _Kept(data, parameter.grad, parameter.requires_grad)))
+        place = (data.data_ptr(), data.shape, tuple(data.stride()), data.dtype)
+        if place not in copies or not data.numel():
+            copies[place] = _copy(data, dtype)
+        parameter.grad = None
+        parameter.data = copies[place]
+    return kept
+
+
+def _copied_buffers(
+    model: nn.Module, dtype: torch.dtype | None
+) -> list[tuple[nn.Module, str, Tensor | None]]:
+    """Put a copy in the place of each buffer; returns what stood there."""
+    stood: list[tuple[nn.Module, str, Tensor | None]] = []
+    for module in named_modules(model).values():
+        within = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
+        for name, buffer in list(within.items()):
+            stood.append((module, name, buffer))
+            if buffer is not None:
+                within[name] = _copy(buffer.detach(), dtype)
+    return stood
+
+
+def _copy(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    if dtype is None or not tensor.is_floating_point():
+        return tensor.clone()
+    return tensor.to(dtype, copy=True)
+
+
+def _generators() -> tuple[Any, ...]:
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
+
+
+def _set_generators(states: tuple[Any, ...]) -> None:
+    python, numpy, cpu, cuda = states
+    random.setstate(python)
+    np.random.set_state(numpy)
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state_all(cuda)
+
+
+def each_weight(model: nn.Module) -> Generator[tuple[str, nn.Parameter]]:
+    """The floating parameters that are trained; all of them, where none is."""
+    named = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
+    trained = [(name, p) for name, p in named if p.requires_grad]
+    yield from trained or named
+
+
+def awaken(model: nn.Module, is_embedding: Callable[[nn.Parameter], bool]) -> None:
+    """Bring weights to a middling size, so that every path of the code carries something.
+
+    A model whose branches start at zero, or so large that softmax picks one token, would hide what
+    its code does. To be called on copies: who can see whom is a question about the code, and its
+    answer is the same for any weights.
+    """
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for _, weight in each_weight(model):
+            if weight.is_meta or not weight.numel():
+                continue
+            size = float(weight.detach().double().square().mean().sqrt())
+            if size == 0:
+                noise = torch.randn(weight.shape, generator=draws, dtype=torch.float64)
+                scale = 0.05 if weight.ndim < 2 else 0.5 / weight.shape[-1] ** 0.5
+                weight.copy_((noise * scale).to(weight))
+                continue
+            if is_embedding(weight):  # some rows may never have been filled
+                empty = ~(weight != 0).any(dim=1)
+                noise = torch.randn(int(empty.sum()), weight.shape[1], generator=draws)
+                weight[empty] = (noise * size).to(weight)
+            if weight.ndim >= 2 and size < float("inf"):
+                width = weight.shape[-1] if is_embedding(weight) else max(weight.shape[-2:])
+                usual = 1 / width**0.5
+                if not 0.2 * usual <= size <= usual:
+                    weight.mul_(0.5 * usual / size)

@@ -1,0 +1,191 @@
+"""Probes of the weights as they are: ties, copies, zeros, numbers that are none, a wrong import.
+
+Comes in: a `Subject`. Goes out: findings. It does not know where the weights came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.diagnosis.data import Examples, cross_entropy
+from pellucid.diagnosis.ends import find_ends
+from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.losses import true_targets
+from pellucid.diagnosis.subject import Subject
+
+#: Of pretrained weights a loss this close to chance is expected of nobody.
+_NEAR_CHANCE = 0.5
+_BETTER = 0.5
+
+
+def probe_ties(subject: Subject) -> list[Finding]:
+    """Whether the embedding and the head are one tensor exactly where they are said to be."""
+    ends = find_ends(subject)
+    if ends is None:
+        return []
+    embedding, head = ends
+    one = embedding is head or embedding.data_ptr() == head.data_ptr()
+    alike = one or (embedding.shape == head.shape and torch.equal(embedding, head))
+    said = _said_tied(subject)
+    if said is None:
+        said = alike
+    if said and not one:
+        return [
+            found(
+                "TIE001",
+                "The head's matrix and the token embedding are to be one, and are two tensors"
+                + (" of equal values: the first update parts them." if alike else "."),
+                evidence("TIE001", "tensors", 2),
+                where="head",
+            )
+        ]
+    if one and not said:
+        return [
+            found(
+                "TIE002",
+                "The head's matrix and the token embedding are one tensor, and are said to be two.",
+                evidence("TIE002", "tensors", 1),
+                where="head",
+            )
+        ]
+    return []
+
+
+def _said_tied(subject: Subject) -> bool | None:
+    if subject.declared.tied is not None:
+        return subject.declared.tied
+    told = getattr(subject.settings, "tie_word_embeddings", None)
+    return told if isinstance(told, bool) else None
+
+
+def probe_numbers(model: nn.Module) -> list[Finding]:
+    """Whether every weight is a number: to be asked before the model is run."""
+    broken = [
+        name
+        for name, weight in model.named_parameters()
+        if weight.is_floating_point() and not bool(torch.isfinite(weight.detach()).all())
+    ]
+    if not broken:
+        return []
+    sign = evidence("WGT001", "parameters with NaN or infinity", len(broken))
+    where = ", ".join(broken[:4])
+    return [found("WGT001", f"{len(broken)} parameters hold NaN or infinity.", sign, where=where)]
+
+
+def probe_weights(subject: Subject) -> list[Finding]:
+    """Whether matrices that were drawn differ, and, of pretrained ones, whether none is zero."""
+    named = [(n, p.detach()) for n, p in subject.model.named_parameters() if p.is_floating_point()]
+    findings = _copied(named)
+    if subject.declared.pretrained:
+        zero = [name for name, weight in named if weight.ndim > 1 and not bool(weight.any())]
+        if zero:
+            sign = evidence("WGT002", "matrices of zeros", len(zero))
+            what = f"{len(zero)} matrices of a pretrained model are all zero."
+            findings.append(found("WGT002", what, sign, where=", ".join(zero[:4])))
+        findings += _bare_rows(subject)
+    return findings
+
+
+def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
+    """Matrices that were drawn, and are equal: their layers would learn the same."""
+    alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
+    for name, weight in named:
+        if weight.ndim > 1 and bool((weight != weight.flatten()[0]).any()):
+            key = (weight.shape, float(weight.flatten()[:256].double().sum()))
+            alike[key].append((name, weight))
+    pairs = [
+        (first[0], other[0])
+        for group in alike.values()
+        for first, other in pairwise(group)
+        if first[1].data_ptr() != other[1].data_ptr() and torch.equal(first[1], other[1])
+    ]
+    ties = [p for p in pairs if "embed" in p[0] + p[1] or "head" in p[0] + p[1]]
+    pairs = [p for p in pairs if p not in ties]
+    if not pairs:
+        return []
+    return [
+        found(
+            "INI003",
+            f"{len(pairs)} pairs of matrices are equal, number for number, and are not shared.",
+            evidence("INI003", "pairs", len(pairs)),
+            where="; ".join(f"{a} = {b}" for a, b in pairs[:2]),
+        )
+    ]
+
+
+def _bare_rows(subject: Subject) -> list[Finding]:
+    ends = find_ends(subject)
+    if ends is None:
+        return []
+    rows = ends[0].detach()[: subject.vocab]
+    bare, n = int((~(rows != 0).any(dim=1)).sum()), len(rows)
+    if bare <= max(2, n // 100):
+        return []
+    sign = evidence("WGT003", "share of rows that are zero", bare / n)
+    return [
+        found("WGT003", f"{bare} of {n} token embeddings are zero.", sign, where="token embedding")
+    ]
+
+
+def probe_import(subject: Subject, data: Examples) -> list[Finding]:
+    """Whether pretrained weights know the text; if not, whether transposing some makes them.
+
+    A square matrix can be read in either direction without an error. Those of one role (the
+    queries of every layer) are transposed together, role by role, and the loss is taken again.
+    """
+    if not subject.declared.pretrained or not subject.has_logits or not subject.causal:
+        return []
+    targets = true_targets(subject, data)
+    with subject.as_is(), torch.no_grad():
+        loss = cross_entropy(subject.outputs(data.ids), targets)
+        chance = math.log(subject.vocab)
+        if not loss > chance - _NEAR_CHANCE:
+            return []
+        better = _best_transposed(subject, data, targets, loss)
+    if better is not None and better[1] < loss - _BETTER:
+        role, lower = better
+        sign = evidence("WGT005", "loss as it is - loss transposed", loss - lower)
+        return [
+            found(
+                "WGT005",
+                f"The loss falls from {loss:.2f} to {lower:.2f} when `{role}` is transposed in "
+                "every layer.",
+                sign,
+                where=role,
+                confidence=0.9,
+            )
+        ]
+    return [
+        found(
+            "WGT004",
+            f"The loss of pretrained weights on the text is {loss:.2f}, and guessing costs ln "
+            f"{subject.vocab} = {chance:.2f}.",
+            evidence("WGT004", "ln V - loss", chance - loss),
+            confidence=0.8,
+        )
+    ]
+
+
+def _best_transposed(
+    subject: Subject, data: Examples, targets: Tensor, loss: float
+) -> tuple[str, float] | None:
+    roles: dict[str, list[nn.Parameter]] = defaultdict(list)
+    for name, weight in subject.model.named_parameters():
+        if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:
+            roles[".".join(part for part in name.split(".") if not part.isdigit())].append(weight)
+    tried: list[tuple[float, str]] = []
+    for role, weights in roles.items():
+        for weight in weights:
+            weight.data = weight.data.mT.contiguous()
+        tried.append((cross_entropy(subject.outputs(data.ids), targets), role))
+        for weight in weights:
+            weight.data = weight.data.mT.contiguous()
+    if not tried:
+        return None
+    lower, role = min(tried)
+    return role, lower

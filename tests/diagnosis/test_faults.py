@@ -1,0 +1,38 @@
+"""Every fault is found by its code, and its healthy twin does not have that code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from pellucid.diagnosis import Finding, register
+from support.faults import FAULTS, Case
+
+
+@cache
+def on_the_healthy(make: Callable[[], Case]) -> tuple[Finding, ...]:
+    return tuple(make().check())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_found_by_its_code(name: str) -> None:
+    fault = FAULTS[name]
+    case = fault.healthy()
+    fault.inject(case)
+    found = {each.code: each for each in case.check()}
+    assert fault.code in found, f"found only {sorted(found)}"
+    text = found[fault.code].text()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "what to do:" in text
+    assert "why it matters:" in text
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_healthy_twin_of_a_fault_is_silent(name: str) -> None:
+    assert [each.text() for each in on_the_healthy(FAULTS[name].healthy)] == []
+
+
+def test_every_code_of_the_register_has_a_fault_that_it_names() -> None:
+    assert {fault.code for fault in FAULTS.values()} == set(register())

@@ -1,0 +1,117 @@
+"""Findings, their register, and the assertions made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+from pellucid import diagnosis
+from pellucid.diagnosis import (
+    SEVERITIES,
+    assert_all_parameters_learn,
+    assert_causal,
+    check,
+    declare,
+    evidence,
+    found,
+    register,
+    without,
+)
+from pellucid.errors import ConfigError, PellucidError
+from support.faults import FAULTS, text
+
+PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
+
+
+def test_every_code_is_described_and_is_on_the_page() -> None:
+    page = PAGE.read_text("utf-8")
+    for code, told in register().items():
+        assert re.fullmatch(r"[A-Z]{3}\d{3}", code)
+        assert told.severity in SEVERITIES
+        assert all((told.title, told.explanation, told.threshold, told.source, told.fix))
+        row = next(line for line in page.splitlines() if f"`{code}` |" in line)
+        assert f"| {told.severity} | {told.title} | {told.threshold} | {told.source} |" in row
+        assert f'<a id="{code.lower()}">' in row
+
+
+def test_finding_says_itself_as_json_and_as_text() -> None:
+    one = found("ATT001", "It sees.", evidence("ATT001", "change", 0.5), where="block 1")
+    told = json.loads(one.to_json())
+    assert told["code"] == "ATT001"
+    assert told["evidence"][0]["value"] == 0.5
+    assert told["docs"] == "docs/diagnosis.md#att001"
+    assert "where: block 1" in one.text()
+
+
+def test_worst_comes_first_and_ignored_codes_are_left_out() -> None:
+    findings = [found(code, "") for code in ("GRD003", "LOS004", "ATT001", "ATT003")]
+    kept = without(findings, ["ATT003"])
+    assert [each.code for each in kept] == ["ATT001", "LOS004", "GRD003"]
+    with pytest.raises(ConfigError, match="no finding has the code XYZ001"):
+        without([], ["XYZ001"])
+
+
+def test_assertion_fails_with_the_words_of_the_finding() -> None:
+    fault = FAULTS["no causal mask"]
+    case = fault.healthy()
+    assert_causal(case.model)
+    fault.inject(case)
+    with pytest.raises(AssertionError, match=r"(?s)ATT001.*what to do: add the causal mask"):
+        assert_causal(case.model)
+
+
+def test_what_is_declared_is_no_finding() -> None:
+    frozen = FAULTS["frozen block"]
+    case = frozen.healthy()
+    frozen.inject(case)
+    assert check(case.model, declared=declare(frozen=[r"blocks\.0"])) == []
+    blind = FAULTS["rotation forgotten"]
+    case = blind.healthy()
+    blind.inject(case)
+    assert check(case.model, declared=declare(no_positions=True)) == []
+
+
+class Own(nn.Module):
+    """As people write them: a tuple, learned positions, the last place alone without targets."""
+
+    def __init__(self, *, causal: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block_size, self.causal = 32, causal
+        self.tokens, self.places = nn.Embedding(64, 32), nn.Embedding(32, 32)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True, norm_first=True)
+        self.head = nn.Linear(32, 64, bias=False)
+
+    def forward(self, ids: torch.Tensor, targets: torch.Tensor | None = None) -> Any:
+        """Logits and a loss."""
+        time = ids.shape[1]
+        x = self.tokens(ids) + self.places.weight[:time]
+        mask = torch.full((time, time), float("-inf")).triu(1) if self.causal else None
+        x = self.layer(x, src_mask=None if mask is None else mask.to(x))
+        if targets is None:
+            return self.head(x[:, -1:]), None
+        logits = self.head(x)
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def test_module_of_ones_own_is_checked_as_it_is() -> None:
+    assert [each.text() for each in check(Own(), text())] == []
+    assert {each.code for each in check(Own(causal=False))} == {"ATT001"}
+    assert check(Own(causal=False), declared=declare(causal=False)) == []
+    assert_all_parameters_learn(Own())
+
+
+def test_module_without_logits_is_refused() -> None:
+    with pytest.raises(PellucidError, match="does not map"):
+        check(nn.Sequential(nn.Embedding(9, 4), nn.Flatten()))
+
+
+def test_room_is_there_from_the_root() -> None:
+    assert pellucid.diagnosis is diagnosis
