@@ -59,6 +59,11 @@ def add_to(verbs: Any) -> None:
         choices=("tensorboard", "wandb"),
         help="also write the run for this tool (an optional extra); may be given twice",
     )
+    parser.add_argument(
+        "--no-vitals",
+        action="store_true",
+        help="do not watch softmax, cross-entropy, KL, gradients and variance (2%% of the time)",
+    )
     add_json(parser)
     parser.set_defaults(
         call=call, when_stopped="at once; nothing was saved since the last checkpoint"
@@ -68,16 +73,19 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Train or resume; then say what came of it and what can be done with it."""
     from pellucid import runs
+    from pellucid.vitals import watcher
 
     result = _Result()
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
     observers = [result, *_observers(arguments.observe)]
+    watchers = [] if arguments.no_vitals else [watcher()]
     try:
         if arguments.resume is not None:
             run = runs.resume(
                 arguments.resume,
                 observers=observers,
+                watchers=watchers,
                 show=not arguments.json,
                 allow_drift=arguments.allow_drift,
             )
@@ -95,6 +103,7 @@ def call(arguments: argparse.Namespace) -> None:
                 device=arguments.device,
                 settings=arguments.set,
                 observers=observers,
+                watchers=watchers,
                 show=not arguments.json,
             )
     except Interrupted as stop:

@@ -7,14 +7,23 @@ job was built.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pellucid import config
 from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
-from pellucid.training import Interrupts, Job, Observer, Progress, Resumed, Started
+from pellucid.training import (
+    Event,
+    Interrupts,
+    Job,
+    Observer,
+    Progress,
+    Resumed,
+    Started,
+    Watcher,
+)
 from pellucid.training import train as run_loop
 
 
@@ -25,10 +34,21 @@ def follow(
     first: Started | Resumed,
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
+    watchers: Sequence[Watcher] = (),
 ) -> None:
     """Run the loop from `progress` on, with every event recorded and handed to the observers."""
-    with recorder(folder.metrics) as record, interrupts or Interrupts() as asked:
+    with (
+        recorder(folder.metrics) as record,
+        interrupts or Interrupts() as asked,
+        ExitStack() as watching,
+    ):
         every = [record, *observers]
+
+        def tell(event: Event) -> None:
+            for observer in (record, *observers):
+                observer(event)
+
+        every += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
         for observer in every:
             if isinstance(observer, Panel):
                 observer.heed(lambda: asked.asked)

@@ -29,6 +29,7 @@ from pellucid.training import (
     Observer,
     Progress,
     Resumed,
+    Watcher,
     restore_generators,
 )
 
@@ -37,6 +38,7 @@ def resume(
     path: str | Path,
     *,
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
     allow_drift: bool = False,
     interrupts: Interrupts | None = None,
@@ -87,7 +89,7 @@ def resume(
             folder=str(folder.path),
         )
         with memory_refused(run):
-            follow(job, progress, folder, resumed, shown, interrupts)
+            follow(job, progress, folder, resumed, shown, interrupts, watchers)
     return load(folder.path)
 
 

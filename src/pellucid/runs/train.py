@@ -25,7 +25,7 @@ from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.text import Fill, ready_text
 from pellucid.text import Tokenizer
-from pellucid.training import Observer, Preparing, Progress, Started
+from pellucid.training import Observer, Preparing, Progress, Started, Watcher
 
 
 def train(
@@ -42,6 +42,7 @@ def train(
     device: str | None = None,
     settings: Iterable[str] = (),
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
 ) -> Run:
     """Train a model on text and give it back: `pellucid train`, from Python.
@@ -57,6 +58,7 @@ def train(
         settings: assignments such as "training.batch_size=16", laid over preset and file; the other
             arguments are laid over them.
         observers: functions called with every event.
+        watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
         show: whether progress is shown on standard output.
 
     Raises:
@@ -76,7 +78,7 @@ def train(
         settings=settings,
     )
     name = preset if config_file is None else Path(config_file).stem
-    return train_config(run, name=name, out=out, observers=observers, show=show)
+    return train_config(run, name=name, out=out, observers=observers, watchers=watchers, show=show)
 
 
 def train_config(
@@ -85,6 +87,7 @@ def train_config(
     name: str,
     out: str | Path | None = None,
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
@@ -107,7 +110,7 @@ def train_config(
         run = with_vocabulary(run, tokenizer)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, fill, tokenizer, shown, say)
+            _prepare_and_run(run, folder, fill, tokenizer, shown, watchers, say)
     return load(folder.path)
 
 
@@ -117,6 +120,7 @@ def _prepare_and_run(
     fill: Fill,
     tokenizer: Tokenizer,
     observers: Sequence[Observer],
+    watchers: Sequence[Watcher],
     say: Say,
 ) -> None:
     with _given_up_on_error(folder):
@@ -149,7 +153,7 @@ def _prepare_and_run(
         facts=tuple(facts_of(run, plan, folder, text, tokenizer, seconds, problem, job)),
         folder=str(folder.path),
     )
-    follow(job, Progress(), folder, started, observers)
+    follow(job, Progress(), folder, started, observers, watchers=watchers)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pellucid.training.events import (
     Started,
     StepFinished,
     StoppedNonFinite,
+    Vitals,
     from_record,
     to_record,
 )
@@ -21,6 +22,7 @@ from pellucid.training.interrupts import Interrupts
 from pellucid.training.loop import HeldOut, Job, Progress, train
 from pellucid.training.randomness import restore_generators
 from pellucid.training.step import Precision, accumulate, autocast, to_device
+from pellucid.training.watchers import Watcher
 
 __all__ = [
     "CheckpointSaved",
@@ -41,6 +43,8 @@ __all__ = [
     "Started",
     "StepFinished",
     "StoppedNonFinite",
+    "Vitals",
+    "Watcher",
     "accumulate",
     "autocast",
     "from_record",

@@ -148,6 +148,19 @@ class StoppedNonFinite:
     aside: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What those who watch the update after which there were `step` say of it.
+
+    Each sign: its id, its equation (1 to 5), its value, and a word for it: calm, watch or sick.
+    `rows` are the five equations' names and words; the word is empty where nothing was measured.
+    """
+
+    step: int
+    signs: tuple[tuple[str, int, float, str], ...]
+    rows: tuple[tuple[str, str], ...]
+
+
 Event = (
     Preparing
     | Started
@@ -157,6 +170,7 @@ Event = (
     | Evaluated
     | Sampled
     | CheckpointSaved
+    | Vitals
     | Finished
     | Interrupted
     | StoppedNonFinite
@@ -172,6 +186,7 @@ _KINDS: dict[str, type[Any]] = {
         Evaluated,
         Sampled,
         CheckpointSaved,
+        Vitals,
         Finished,
         Interrupted,
         StoppedNonFinite,
