@@ -1,4 +1,4 @@
-"""Small trainings to be watched: pellucid's loop over a job built by hand, and a loop of anybody's."""
+"""Small trainings to be watched: pellucid's own loop, over a job built by hand."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from pellucid.training import (
     train,
 )
 
-WORDS = (
+_SAID = (
     "the quick brown fox jumps over a lazy dog and the cat sat on the mat while it rains in the "
     "garden where old trees grow slowly and birds sing songs of spring to nobody at all"
-).split()
+)
+WORDS = _SAID.split()
 LETTERS = string.ascii_lowercase + " "
 
 

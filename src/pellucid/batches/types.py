@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+#: Not `Self`: what checks shapes in tests looks at methods one by one, and cannot read it.
+_B = TypeVar("_B", bound="Batch")
 
 #: The target of a position at which nothing is predicted.
 IGNORED = -100
@@ -40,7 +43,7 @@ class Batch:
                 found |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
         return found
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def changed(self: _B, change: Callable[[Tensor], Tensor]) -> _B:
         """The same batch, with `change` applied to each of its tensors."""
         made: dict[str, Any] = {}
         for field in fields(self):
@@ -56,7 +59,7 @@ class Batch:
         """The number of rows."""
         return next(iter(self.named_tensors().values())).shape[0]
 
-    def part(self, rows: slice) -> Self:
+    def part(self: _B, rows: slice) -> _B:
         """Some of the rows."""
         return self.changed(lambda tensor: tensor[rows])
 

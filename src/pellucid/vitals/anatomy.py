@@ -121,8 +121,9 @@ def _is_stack(module: nn.Module) -> bool:
     if len(children) < 2 or len(kinds) != 1:
         return False
     within = [type(part).__name__.lower() for part in children[0].modules()]
-    parts = sum(1 for part in children[0].children())
-    return parts > 1 and any("norm" in kind or "attention" in kind for kind in within)
+    return len(list(children[0].children())) > 1 and any(
+        "norm" in kind or "attention" in kind for kind in within
+    )
 
 
 def _norm(module: nn.Module) -> Norm | None:

@@ -30,15 +30,19 @@ class Capture:
         self._model = unwrapped(model)
         self.labels: Tensor | None = None
         self.losses: list[Tensor] = []
+        #: whether the losses of an update's parts are shares that add up, and no means
+        self.adds_up = False
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        # a compiler that meets them lets them run as they are: they hold tensors of one batch alone
+        left_alone: Any = cast("Any", torch.compiler).disable
         self._handles: list[Any] = [
-            model.register_forward_pre_hook(self._given, with_kwargs=True),
-            model.register_forward_hook(self._made),
+            model.register_forward_pre_hook(left_alone(self._given), with_kwargs=True),
+            model.register_forward_hook(left_alone(self._made)),
         ]
         if isinstance(self._model, Transformer):
             # objectives ask it for hidden states, and never call the model itself
             embedding = self._model.token_embedding
-            self._handles.append(embedding.register_forward_pre_hook(self._embedded))
+            self._handles.append(embedding.register_forward_pre_hook(left_alone(self._embedded)))
 
     def close(self) -> None:
         """Take the hooks off."""
@@ -81,6 +85,7 @@ class Capture:
             return x
 
         self.labels = kwargs.get("labels")
+        self.adds_up = kwargs.get("num_items_in_batch") is not None
         self._call = (tuple(map(cut, args)), {key: cut(value) for key, value in kwargs.items()})
 
     def _made(self, module: nn.Module, given: Any, made: Any) -> None:

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pellucid.vitals.labels import Baselines
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, Word, mildest
 from pellucid.vitals.tape import Column
@@ -40,9 +41,9 @@ class Judge:
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self.rules = dict(rules)
         self.signs: dict[str, Sign] = {}
-        #: ln V, and the entropy of a label whose predecessor is known; None while not known
+        #: ln V, and what the labels tell by themselves; None while not known
         self.guessing: float | None = None
-        self.bigram: float | None = None
+        self.baselines: Baselines | None = None
         #: what gradients are clipped at, where they are
         self.clip_norm: float | None = None
         self._past: dict[str, list[Word]] = {}
@@ -74,8 +75,10 @@ class Judge:
             if self._past_warm_up(_LOSSES) and self._updates >= 100:
                 self._judge("loss.learnt", step, self.guessing - mean)
             fresh = self._first_loss > self.guessing - 1
-            if self.bigram is not None and self._updates <= 50 and fresh:
-                self._judge("loss.below_bigram", step, self.bigram - value)
+            if self.baselines is not None and self._updates <= 50 and fresh:
+                self._judge("loss.below_bigram", step, self.baselines.bigram - value)
+            if self.baselines is not None and self._updates >= 300 and self._past_warm_up(100):
+                self._judge("loss.context", step, self.baselines.unigram - mean)
         if len(self._losses) == _LOSSES:
             self._lowest = min(self._lowest, mean)
             self._judge("loss.rise", step, mean - self._lowest)
@@ -119,8 +122,9 @@ class Judge:
     ) -> None:
         rule = self.rules[id]
         now: Word = rule.word(value) if applies else "calm"
-        past: list[Word] = [*self._past.get(id, []), now][-rule.readings :]
-        self._past[id] = past
+        past = self._past.setdefault(id, [])
+        past.append(now)
+        del past[: -rule.readings]
         # what is not finite is sick at once; else the mildest of the last readings
         word = now if not math.isfinite(value) else mildest(past)
         if len(past) < rule.readings and math.isfinite(value):
@@ -172,14 +176,14 @@ class Judge:
 
     def state_dict(self) -> dict[str, Any]:
         """The windows, as plain values."""
-        return {name: getattr(self, f"_{name}") for name in _WINDOWS} | {
-            "guessing": self.guessing,
-            "bigram": self.bigram,
-        }
+        windows = {name: getattr(self, f"_{name}") for name in _WINDOWS}
+        of_labels = None if self.baselines is None else list(self.baselines)
+        return windows | {"guessing": self.guessing, "baselines": of_labels}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self.guessing, self.bigram = state["guessing"], state["bigram"]
+        self.guessing = state["guessing"]
+        self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
         for name in _WINDOWS:
             setattr(self, f"_{name}", state[name])
 

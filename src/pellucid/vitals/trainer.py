@@ -30,7 +30,7 @@ from pellucid.batches import (
 from pellucid.checkpoints import write_text
 from pellucid.model import Transformer
 from pellucid.training import Event, Job, Observer, Vitals, Watcher, events, to_device
-from pellucid.vitals.labels import baselines
+from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watching import Watch
@@ -79,7 +79,7 @@ def _watched(
         log=log,
         thresholds=thresholds,
     )
-    watch.judge.bigram = _bigram(job, first, size)
+    watch.judge.baselines = _baselines(job, first, size)
     watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
     with watch:
@@ -190,8 +190,8 @@ def _rows_for_a_look(batch: Batch) -> Batch:
     return batch.part(slice(0, min(batch.rows, _ROWS, max(1, _TOKENS // length))))
 
 
-def _bigram(job: Job, first: Batch, size: int) -> float | None:
-    """The entropy of a label whose predecessor is known; None where labels are no running text."""
+def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:
+    """What the labels tell by themselves; None where they are no running text."""
     if not isinstance(first, TokenBatch) or (first.targets != IGNORED).float().mean() < 0.5:
         return None
     later = [job.batch(place, size) for place in range(size, _COUNTED_ROWS, size)]
@@ -199,7 +199,7 @@ def _bigram(job: Job, first: Batch, size: int) -> float | None:
     targets = [batch.targets for batch in (first, *alike)]
     width = max(t.shape[1] for t in targets)
     filled = [torch.nn.functional.pad(t, (0, width - t.shape[1]), value=IGNORED) for t in targets]
-    return baselines(torch.cat(filled)).bigram
+    return baselines(torch.cat(filled))
 
 
 def _read(file: Path) -> dict[str, Mapping[str, Any]]:

@@ -70,7 +70,6 @@ class Watch:
         self._handles: list[Any] = []
         self._losses: list[Tensor] = []
         self._predicted: Predicted | None = None
-        self._by_reference: Predicted | None = None
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -135,6 +134,7 @@ class Watch:
 
     def flush(self) -> None:
         """Read what is on its way, and wait for it."""
+        self._take_losses()
         self._hear(self._tape.turn(self.updates))
         self._hear(self._tape.read())
 
@@ -220,13 +220,22 @@ class Watch:
                 after = self._looking.glance()
                 if after is not None:
                     self._predicted.moved_to(after, self._tape)
-        losses = self._losses or (self._capture.losses if self._capture is not None else [])
-        if losses:
-            self._tape.put("loss", torch.stack([loss.float() for loss in losses]).mean())
-            losses.clear()
+        self._take_losses()
         self._hear(self._tape.turn(self.updates))
         if self.stops_clock:
             self._rounds.clock.pause()
+
+    def _take_losses(self) -> None:
+        """The losses of the update's parts: those handed over, or those the model gave."""
+        given, capture = self._losses, self._capture
+        found = given or ([] if capture is None else capture.losses)
+        if found:
+            together = torch.stack([loss.float() for loss in found])
+            adds_up = not given and capture is not None and capture.adds_up
+            self._tape.put("loss", together.sum() if adds_up else together.mean())
+        given.clear()
+        if capture is not None:
+            capture.losses.clear()
 
     def _look_inside(self) -> None:
         if self._looking is None and self._capture is not None:
@@ -235,7 +244,7 @@ class Watch:
                 return
             self._looking = Looking(self._anatomy, self._probe)
             if self._capture.labels is not None and self._capture.labels.ndim == 2:
-                self._judge.bigram = baselines(self._capture.labels).bigram
+                self._judge.baselines = baselines(self._capture.labels)
         if self._looking is None:
             return
         self._predicted = self._looking.look(self._tape)
@@ -244,19 +253,16 @@ class Watch:
         if self._judge.guessing is None and self._predicted.targets is not None:
             classes = self._predicted.logits.shape[-1]
             self._judge.guessing = float(torch.tensor(classes).double().log())
-        if self._reference is not None and self._capture is not None:
-            self._compare(self._predicted)
+        self._compare(self._predicted)
 
     def _compare(self, predicted: Predicted) -> None:
-        """How far the model is from its reference, whose predictions are had once."""
-        assert self._reference is not None
-        assert self._capture is not None
-        assert self._looking is not None
-        if self._by_reference is None:
-            call = self._capture.calling(self._reference)
-            self._by_reference = self._looking.glance(self._reference, call)
-        if self._by_reference is not None:
-            predicted.from_reference(self._by_reference, self._tape, first=self.updates == 0)
+        """How far the model is from its reference, asked anew: one that learns too is a fault."""
+        if self._reference is None or self._capture is None or self._looking is None:
+            return
+        call = self._capture.calling(self._reference)
+        reference = self._looking.glance(self._reference, call)
+        if reference is not None:
+            predicted.from_reference(reference, self._tape, first=self.updates == 0)
 
     def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge what has arrived, a step old; tell it where it is more than a loss."""
