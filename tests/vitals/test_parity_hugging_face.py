@@ -139,12 +139,16 @@ def test_watching_a_hugging_face_model_changes_no_bit(name: str) -> None:
         "units.dead",
         "norm.variance_over_eps",
     } <= set(found)
-    assert {sign.word for sign in found.values()} == {"calm"}
+    assert [sign for sign in found.values() if sign.word != "calm"] == []
     assert w.missing == {}
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "implementation"),
+    [(name, "eager") for name in MODELS]
+    # soft caps are no business of the fused kernel
+    + [(name, "sdpa") for name in MODELS if name != "gemma2"],
+)
 def test_attention_is_what_the_model_itself_would_say(name: str, implementation: str) -> None:
     model = MODELS[name](attn_implementation=implementation).double().eval()
     model(input_ids=ids_of(0))
@@ -185,7 +189,7 @@ def test_gradient_checkpointing_is_not_disturbed() -> None:
     ends: list[list[Tensor]] = []
     for watched in (False, True):
         model = llama()
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         if watched:
             with watch(model, optimizer, max_overhead=None):
@@ -205,9 +209,13 @@ class Rows(torch.utils.data.Dataset[dict[str, Tensor]]):
         return {"input_ids": row, "labels": row}
 
 
-def trained(folder: Path, callbacks: list[Any], **changes: Any) -> tuple[Any, nn.Module]:
+def trained(
+    patch: pytest.MonkeyPatch, folder: Path, callbacks: list[Any], **changes: Any
+) -> tuple[Any, nn.Module]:
     hf = transformers()
     pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")
+    # the folder tests/datasets is not the package datasets that it looks for
+    patch.setattr("transformers.trainer.is_datasets_available", lambda: False)
     model = gpt2()
     told: dict[str, Any] = {
         "output_dir": str(folder),
@@ -228,15 +236,15 @@ def trained(folder: Path, callbacks: list[Any], **changes: Any) -> tuple[Any, nn
 
 @pytest.mark.filterwarnings("default")
 def test_the_trainer_of_transformers_is_watched_and_changed_by_no_bit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transformers()
     from pellucid.vitals.huggingface import VitalsCallback
 
-    plain, model = trained(tmp_path / "plain", [])
+    plain, model = trained(monkeypatch, tmp_path / "plain", [])
     plain.train()
     callback = VitalsCallback(max_overhead=None)
-    watched, other = trained(tmp_path / "watched", [callback])
+    watched, other = trained(monkeypatch, tmp_path / "watched", [callback])
     watched.train()
     pairs = zip(model.state_dict().values(), other.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
@@ -251,14 +259,17 @@ def test_the_trainer_of_transformers_is_watched_and_changed_by_no_bit(
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_trainer_that_is_resumed_takes_its_windows_back(tmp_path: Path) -> None:
+def test_a_trainer_that_is_resumed_takes_its_windows_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     transformers()
     from pellucid.vitals.huggingface import VitalsCallback
 
-    first, _ = trained(tmp_path, [VitalsCallback(max_overhead=None, show=False)], max_steps=12)
+    silent = VitalsCallback(max_overhead=None, show=False)
+    first, _ = trained(monkeypatch, tmp_path, [silent], max_steps=12)
     first.train()
     callback = VitalsCallback(max_overhead=None, show=False)
-    second, _ = trained(tmp_path, [callback])
+    second, _ = trained(monkeypatch, tmp_path, [callback])
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
     assert callback.watch is not None
     assert callback.watch.updates == 24

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,11 @@ class StreamTaps:
         ]
         for place, block in self._anatomy.blocks.items():
             handles += [
+                part.register_forward_hook(seen.written)
+                for part in named_modules(block).values()
+                if _is_matrix(part)
+            ]
+            handles += [
                 part.register_forward_pre_hook(seen.narrowing(f"{place}.{name}", part))
                 for name, part in named_modules(block).items()
                 if _narrows(part) and "att" not in name.lower()
@@ -63,7 +68,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.by_sign: dict[str, dict[str, Tensor]] = {}
-        self._last: Tensor | None = None
+        self._written: Tensor | None = None
 
     def note(self, sign: str, place: str, value: Tensor) -> None:
         self.by_sign.setdefault(sign, {})[place] = value
@@ -89,12 +94,17 @@ class _Seen:
     def norm(self, name: str, norm: Norm) -> Any:
         def hook(module: nn.Module, given: tuple[Any, ...]) -> None:
             x = first_tensor(given)
-            if x is not None:
+            # what a matrix has just written is a branch: it may begin at zero, the stream may not
+            branch = self._written
+            if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
                 x = _wide(x)
                 spread = x.var(-1, correction=0) if norm.centred else x.square().mean(-1)
                 self.note("norm.variance_over_eps", name, spread.mean() / max(norm.eps, 1e-30))
 
         return hook
+
+    def written(self, module: nn.Module, given: Any, made: Any) -> None:
+        self._written = first_tensor(made)
 
     def narrowing(self, name: str, part: nn.Module) -> Any:
         def hook(module: nn.Module, given: tuple[Any, ...]) -> None:
@@ -129,12 +139,17 @@ def mean_cosine(x: Tensor) -> Tensor:
     return ((unit.sum(-2).square().sum(-1) - n) / (n * (n - 1))).mean()
 
 
+def _is_matrix(part: nn.Module) -> bool:
+    weight: Any = getattr(part, "weight", None)
+    matrix = isinstance(weight, Tensor) and weight.ndim == 2
+    return matrix and not isinstance(part, nn.Embedding)
+
+
 def _narrows(part: nn.Module) -> bool:
     """Whether it is a matrix from many features to few: the last of a feed-forward layer."""
-    weight: Any = getattr(part, "weight", None)
-    if not isinstance(weight, Tensor) or weight.ndim != 2 or isinstance(part, nn.Embedding):
+    if not _is_matrix(part):
         return False
-    rows, columns = weight.shape
+    rows, columns = cast("Any", part).weight.shape
     # transformers' Conv1D keeps its matrix the other way round
     wide, narrow = (rows, columns) if type(part).__name__ == "Conv1D" else (columns, rows)
     return wide > narrow
