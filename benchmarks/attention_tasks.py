@@ -153,7 +153,7 @@ def train(model: Transformer, batches: Iterator[TokenBatch], steps: int) -> floa
             precision="float32",
         )
         blocked = numbers.blocked
-        losses.append(numbers.loss_nats)
+        losses.append(numbers.parts["loss_nats"])
     if bool(blocked):
         raise SystemExit("a value was not finite")
     last = losses[-max(1, steps // 10) :]

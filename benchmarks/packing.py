@@ -80,7 +80,7 @@ def measure(text: PreparedText, vocab_size: int, updates: int) -> dict[str, Any]
     def seconds(batch: TokenBatch, clock: Callable[[], float]) -> float:
         started = clock()
         with autocast(CPU, "bfloat16"):
-            loss = objective(model, batch, batch.n_supervised).total
+            loss = objective(model, batch).total
         torch.autograd.backward(loss)
         took = clock() - started
         model.zero_grad()

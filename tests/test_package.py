@@ -30,6 +30,7 @@ PUBLIC = [
     "RunError",
     "TextError",
     "__version__",
+    "classify",
     "embed",
     "evaluate",
     "fill",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RunError,
         TextError,
     )
-    from pellucid.runs import Run, embed, evaluate, fill, generate, load, resume, train
+    from pellucid.runs import Run, classify, embed, evaluate, fill, generate, load, resume, train
 
 _WHERE = {
     "CheckpointError": "errors",
@@ -35,6 +35,7 @@ _WHERE = {
     "Run": "runs",
     "RunError": "errors",
     "TextError": "errors",
+    "classify": "runs",
     "embed": "runs",
     "evaluate": "runs",
     "fill": "runs",
@@ -56,6 +57,7 @@ __all__ = [
     "RunError",
     "TextError",
     "__version__",
+    "classify",
     "embed",
     "evaluate",
     "fill",

@@ -5,13 +5,14 @@ Comes in and goes out: what torch takes and gives. It knows nothing of ours.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import checkpoint
 
 
 def apply_function(function: type[torch.autograd.Function], *args: object) -> Any:
@@ -29,9 +30,25 @@ def backward(loss: torch.Tensor) -> None:
     cast("Any", loss).backward()
 
 
+def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
+    """What `compute` gives; for the backward pass it is called again, and nothing is kept."""
+    again = cast("Any", checkpoint).checkpoint
+    return again(compute, use_reentrant=False, preserve_rng_state=False)
+
+
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """`torch.from_numpy(array)`: the same memory."""
     return cast("Any", torch).from_numpy(array)
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """`tensor.numpy()`: the same memory."""
+    return cast("Any", tensor).numpy()
+
+
+def to_list(tensor: torch.Tensor) -> list[Any]:
+    """`tensor.tolist()`."""
+    return cast("Any", tensor).tolist()
 
 
 @contextmanager

@@ -246,8 +246,8 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "no such family": (saying(model_type="mamba"), "'mamba'; those that are handled: llama,"),
     "no family": (saying(model_type=None), "has no model_type"),
     "no such architecture": (
-        saying(architectures=["LlamaForSequenceClassification"]),
-        "'LlamaForSequenceClassification' is not handled; of llama those that are: Llama",
+        saying(architectures=["LlamaForTokenClassification"]),
+        "'LlamaForTokenClassification' is not handled; of llama those that are: Llama",
     ),
     "activation": (saying(hidden_act="mish"), "hidden_act = 'mish'"),
     "dynamic angles": (

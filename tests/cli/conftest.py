@@ -27,3 +27,18 @@ def out(capsys: pytest.CaptureFixture[str]) -> Any:
 def found(out: Any) -> Any:
     """The one JSON document that a command prints."""
     return lambda *words: json.loads(out(*words, "--json"))
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Any:
+    """The one paragraph with which a command is refused."""
+
+    def run(*words: object) -> str:
+        assert main([str(word) for word in words]) == 2
+        text, errors = capsys.readouterr()
+        assert text == ""
+        assert errors.startswith("error: ")
+        assert "Traceback" not in errors
+        return " ".join(errors.split())
+
+    return run

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.cli import main
 from pellucid.config import Files
 from pellucid.errors import ConfigError
 from pellucid.presets import find
@@ -37,21 +36,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Any:
-    """The one paragraph with which a command is refused."""
-
-    def run(*words: object) -> str:
-        assert main([str(word) for word in words]) == 2
-        text, errors = capsys.readouterr()
-        assert text == ""
-        assert errors.startswith("error: ")
-        assert "Traceback" not in errors
-        return " ".join(errors.split())
-
-    return run
-
-
 # -- what a kind cannot do
 
 DOES: dict[str, tuple[str, ...]] = {
@@ -63,6 +47,7 @@ DOES: dict[str, tuple[str, ...]] = {
     "evaluate": ("evaluate", "RUN", "TEXT"),
     "fill": ("fill", "RUN", MASKED),
     "embed": ("embed", "RUN", "the cat"),
+    "classify": ("classify", "RUN", "the cat"),
     "resume": ("train", "--resume", "RUN"),
     "verify": ("verify-resume", "RUN"),
     "report": ("report", "RUN"),
@@ -96,6 +81,21 @@ REFUSED: dict[str, dict[str, str]] = {
         "report": "has recorded nothing yet",
     },
 }
+for _refused in REFUSED.values():
+    _refused["classify"] = "this model has no head for classes"
+REFUSED["encoder with classes"] = REFUSED["encoder"] | {
+    "fill": "this model names the class of a text: it gives no token a probability"
+}
+del REFUSED["encoder with classes"]["classify"]
+REFUSED["decoder with classes"] = {
+    **REFUSED["decoder"],
+    **dict.fromkeys(
+        ("generate", "beams", "score", "next", "explain", "evaluate"),
+        "this model names the class of a text: it gives no token a probability",
+    ),
+    "resume": "objective NextToken trains a decoder alone",
+}
+del REFUSED["decoder with classes"]["classify"]
 REFUSED["encoder without head"] = REFUSED["encoder"] | {"fill": "this model has no head"}
 REFUSED["decoder without head"] = {
     **REFUSED["decoder"],

@@ -16,6 +16,7 @@ VERBS = (
     "generate",
     "fill",
     "embed",
+    "classify",
     "explain",
     "score",
     "evaluate",
@@ -77,6 +78,8 @@ PROMISED: dict[str, dict[str, object]] = {
         "pool": "first",
         "no_normalise": True,
     },
+    "classify r x y --all --json": {"texts": ["x", "y"], "all": True, "json": True},
+    "classify r --file f": {"texts": [], "file": "f", "all": False, "device": "cpu"},
     "embed r --file - --like x --out v.npy --json": {
         "file": "-",
         "like": "x",

@@ -234,3 +234,34 @@ def test_a_context_longer_than_any_table_is_refused() -> None:
     assert replace(nano, context_length=2**24).context_length == 2**24
     with pytest.raises(ConfigError, match="context_length must be at most 16,777,216"):
         replace(nano, context_length=2**24 + 1)
+
+
+HEAD = config.ClassificationHead(classes=("a", "b"), pooling="last", dropout=0.0, bias=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"classes": ("a",)}, r"must name at least two, was \['a'\]"),
+        ({"classes": ("a", "b", "a")}, "must differ from each other"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and less than 1"),
+    ],
+)
+def test_a_head_with_nothing_to_tell_apart_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        replace(HEAD, **changes)
+
+
+def test_classes_are_named_once_they_are_known() -> None:
+    assert HEAD.names == ("a", "b")
+    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set; they are found"):
+        _ = replace(HEAD, classes=None).names
+
+
+def test_a_head_for_classes_stands_on_one_stack_and_reads_what_has_seen_the_text() -> None:
+    nano = find("nano").model
+    assert replace(nano, head=HEAD).head == HEAD
+    with pytest.raises(ConfigError, match=r'pooling must not be "first" in a decoder'):
+        replace(nano, head=replace(HEAD, pooling="first"))
+    with pytest.raises(ConfigError, match="must not be ClassificationHead in an encoder-decoder"):
+        replace(find("t5-small").model, head=HEAD)

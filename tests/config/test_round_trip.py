@@ -73,6 +73,11 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "low_frequency_factor": st.just(1.0),
             "high_frequency_factor": st.floats(2, 8),
         },
+        # a decoder's first token has seen no other
+        config.ClassificationHead: {
+            "classes": st.none() | st.just(("ham", "spam")),
+            "pooling": st.sampled_from(["mean", "last"]),
+        },
         config.Rotary: {"n_features": st.sampled_from([None, 2, 4])},
         config.Training: {"batch_size": st.just(8), "accumulation": st.sampled_from([1, 4])},
         config.Stack: {"cross_attention": st.none(), "attention": scoring()}
@@ -132,7 +137,8 @@ def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
         cross_attention=dataclasses.replace(looks, qk_norm=None, window=None),
     )
     model = data.draw(values_of(config.Transformer))
-    both = dataclasses.replace(model, encoder=encoder, decoder=crossed)
+    head = data.draw(values_of(config.LanguageHead | config.NoHead))
+    both = dataclasses.replace(model, encoder=encoder, decoder=crossed, head=head)
     assert decode(config.Transformer, parse_toml(to_toml(both), "file")) == both
 
 

@@ -124,3 +124,10 @@ def test_transform_and_pooler_cost_their_matrix() -> None:
     model = replace(SMALL, head=config.LanguageHead(transform=transform), pooler=True)
     assert forward(model)["head transform"] == 2 * 16
     assert forward(model)["pooler, once a text"] == pytest.approx(2 * 16 / 3, abs=1)
+
+
+def test_classes_cost_their_matrix_once_a_text() -> None:
+    head = config.ClassificationHead(
+        classes=("a", "b", "c"), pooling="last", dropout=0.0, bias=True
+    )
+    assert forward(replace(SMALL, head=head))["classifier, once a text"] == 2 * 3 * 4 // 3

@@ -47,7 +47,7 @@ def test_weights_gradients_and_moments_take_the_bytes_that_torch_takes(
     model = assemble(described, seed=0)
     optimiser = assemble_optimiser(OPTIMISERS[name], model.named_parameters())
     ids = torch.arange(6).reshape(2, 3)
-    loss = NextToken()(model, TokenBatch(ids=ids, targets=ids, n_supervised=6), 6).total
+    loss = NextToken()(model, TokenBatch(ids=ids, targets=ids, n_supervised=6)).total
     loss.backward()
     gradients = optimiser.gradients()
     optimiser.step(gate(gradients, loss, clip_norm=None, blocked=torch.zeros(())), 1.0)

@@ -196,3 +196,15 @@ def test_parts_around_the_stack_are_counted_as_on_paper() -> None:
 def test_model_whose_vocabulary_is_not_known_is_not_counted() -> None:
     with pytest.raises(ConfigError, match=r"model\.vocab_size is not set"):
         parameter_count(replace(SMALL, vocab_size=None))
+
+
+def test_a_head_for_classes_is_counted_as_on_paper() -> None:
+    classes = config.ClassificationHead(
+        classes=("a", "b", "c"), pooling="last", dropout=0.0, bias=True
+    )
+    assert counted(replace(SMALL, head=classes))["classifier"] == 3 * 4 + 3
+    assert counted(replace(SMALL, head=replace(classes, bias=False)))["classifier"] == 3 * 4
+    row = next(row for row in parameters(replace(SMALL, head=classes)) if row.part == "classifier")
+    assert (row.hidden, row.formula) == (0, "n_classes d_model + n_classes")
+    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set"):
+        parameter_count(replace(SMALL, head=replace(classes, classes=None)))

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pellucid.display import NotebookPanel, Panel, PlainLines, display_for, folded
 from pellucid.display import panel as panel_file
+from pellucid.display.names import KNOWN, measured
 from pellucid.training import Event, StepFinished, events
 from support.events import (
     EVALUATED,
@@ -22,6 +23,9 @@ from support.events import (
     INTERRUPTED,
     KINDS,
     LOGGED,
+    PAIRS,
+    PAIRS_STARTED,
+    PREFERENCES,
     PREPARING,
     RESUMED,
     SAMPLED,
@@ -30,6 +34,7 @@ from support.events import (
     STOPPED,
     WHOLE,
     logged,
+    logged_pairs,
 )
 
 #: Cursor movements, erasures and colours.
@@ -283,7 +288,7 @@ def test_a_resumed_run_does_not_call_a_worse_loss_its_best() -> None:
 
 
 def test_the_best_loss_stays_when_a_later_one_is_worse() -> None:
-    worse = replace(EVALUATED, step=400, bits_per_byte=1.9, best=False)
+    worse = replace(EVALUATED, step=400, measures=(("bits_per_byte", 1.9),), best=False)
     shown = frame(*WHOLE, worse)
     assert "1.9000 bits/byte" in shown
     assert "best      1.5129 bits/byte @300" in shown
@@ -312,6 +317,81 @@ def test_the_last_panel_shows_the_last_numbers() -> None:
 def test_the_cursor_comes_back() -> None:
     text = raw([*WHOLE, FINISHED])
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+# -- other objectives
+
+
+def test_a_line_of_pairs_says_their_unit_and_the_parts_of_their_loss() -> None:
+    assert plain(logged_pairs(310)) == (
+        "step 310/600 51.7% loss 0.6500 lr 3.00e-04 grad 1.25* pairs/s 41.2k mem 1.23 GB eta 2m10s"
+        " | margin 0.2500, chosen reward -0.1250, rejected rew. -0.3750, my_own 3.0000\n"
+    )
+    assert plain(PAIRS) == (
+        "step 300 held-out loss 0.6012 nats/pair, 0.7333 pairs right, 0.4321 margin, "
+        "0.0123 KL (k3) (best)\n"
+    )
+    assert "guessing     0.6931 nats/pair = ln 2" in plain(PAIRS_STARTED)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_panel_of_pairs_shows_their_parts_and_measures_uncut(width: int) -> None:
+    shown = frame(*PREFERENCES, width=width)
+    for words in (
+        "train     0.6500 nats/pair ▼0.000",
+        "held-out  0.6012 nats/pair",
+        "          0.7333 pairs right",
+        "best      0.7333 pairs right @300",
+        "guessing  0.6931 nats/pair = ln 2",
+        "speed     41.2k pairs/s",
+        "chosen reward    -0.1250",
+        "rejected rew.    -0.3750",
+        "KL (k3)           0.0123",
+        "my_own            3.0000",
+    ):
+        assert words in shown
+    assert "log Z" not in shown
+    assert "…" not in shown
+    assert all(cell_len(line) == width for line in shown.strip().splitlines())
+
+
+def test_cells_stay_where_they_are_while_their_numbers_change() -> None:
+    def places(margin: float) -> list[int]:
+        later = replace(logged_pairs(320), parts=(("margin", (margin,)), ("reward", (0.1,))))
+        return [line.find("reward") for line in frame(PAIRS_STARTED, later).splitlines()]
+
+    assert places(0.1) == places(-9876.54321) == places(float("nan")) == places(3e12)
+
+
+def test_a_run_without_a_guess_says_none_and_one_without_measures_says_its_loss() -> None:
+    start, judged = replace(PAIRS_STARTED, guessing_nats=None), replace(PAIRS, measures=())
+    assert "guessing" not in plain(start)
+    shown = frame(start, logged_pairs(300), judged)
+    assert "guessing" not in shown
+    assert "best      0.6012 nats/pair @300" in shown
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_known_name_fits_its_cell_and_says_what_it_is(name: str) -> None:
+    known = measured(name)
+    assert cell_len(known.label) <= 14
+    assert known.title
+    for value in (0.0, -0.12345, 99.99, -999.9, 12345.6, 1e30, float("inf"), float("nan")):
+        assert cell_len(known.number(value)) <= 9
+
+
+@pytest.mark.parametrize("name", list(KNOWN)[:10])
+def test_the_best_by_a_telling_measure_is_not_cut(name: str) -> None:
+    assert len(f"best      {measured(name).with_unit(0.1234)} @100000") <= 36
+
+
+def test_a_name_that_is_not_known_is_shown_as_it_is() -> None:
+    assert measured("my_own").with_unit(1.5) == "1.5000 my_own"
+    assert measured("a_name_that_is_very_long").label == "a_name_that_i…"
+    evil = replace(PAIRS, measures=(("\x1b[2J", 1.0), ("x\x9b", 2.0)))
+    for text in (plain(evil), raw([PAIRS_STARTED, logged_pairs(300), evil])):
+        assert "\x1b[2J1" not in text
+        assert "\x9b" not in text
 
 
 # -- which one

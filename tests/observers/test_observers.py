@@ -19,7 +19,7 @@ from pellucid.observers import OBSERVERS, TensorBoard, observer_for
 from pellucid.observers.numbers import numbers_of
 from pellucid.runs import read_events
 from pellucid.training import events
-from support.events import STARTED, WHOLE, logged
+from support.events import PAIRS, STARTED, WHOLE, logged, logged_pairs
 from support.tiny import train_tiny
 
 Found = dict[str, dict[int, float]]
@@ -60,6 +60,20 @@ def test_every_update_has_its_own_numbers_and_the_last_one_the_report() -> None:
     assert "train/learning_rate" not in steps[0][1]
     assert steps[-1][1]["train/tokens_per_second"] == 41_234.0
     assert sum(len(list(numbers_of(event))) for event in WHOLE) == 21
+
+
+def test_parts_and_measures_go_by_their_own_names_and_counts_by_their_unit() -> None:
+    _, last = list(numbers_of(logged_pairs(20)))[-1]
+    assert last["train/chosen_reward"] == -0.125
+    assert last["train/my_own"] == 3.0
+    assert last["train/pairs"] == 8192 * 20
+    ((_, held_out),) = numbers_of(PAIRS)
+    assert held_out == {
+        "held_out/loss_nats": 0.6012,
+        "held_out/margin": 0.4321,
+        "held_out/preference_accuracy": 0.7333,
+        "held_out/kl_k3": 0.0123,
+    }
 
 
 @pytest.mark.parametrize("name", OBSERVERS)

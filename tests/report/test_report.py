@@ -16,13 +16,15 @@ import pytest
 from pellucid.cli import main
 from pellucid.errors import RunError
 from pellucid.report import tell, write_report
-from pellucid.report.page import charts, page
+from pellucid.report.charts import charts
+from pellucid.report.page import page
 from pellucid.report.story import MOST_POINTS
 from pellucid.runs import read_events
 from pellucid.training import Event, events
 from support.events import (
     EVALUATED,
     FINISHED,
+    PREFERENCES,
     RESUMED,
     SAMPLED,
     SAVED,
@@ -154,6 +156,37 @@ def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
     assert "a line across at 1: clipped at 1" in shown
     without = [replace(e, clip_norm=None) if isinstance(e, events.Logged) else e for e in WHOLE]
     assert "clipped" not in drawn(*without).split("</style>")[1]
+
+
+def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -> None:
+    told = tell(PREFERENCES, "x")
+    shown = {chart.title: chart for chart in charts(told)}
+    assert list(shown) == [
+        "Loss, nats per pair",
+        "Held-out preference accuracy",
+        "Held-out KL to the reference, k3",
+        "Gradient norm, before clipping",
+        "Learning rate",
+        "Speed, pairs per second",
+        "Margin",
+        "Reward of the chosen",
+        "Reward of the rejected",
+        "Log Z, nats",
+        "my_own",
+    ]
+    # what is measured on both is one chart with two curves
+    assert [curve.name for curve in shown["Margin"].curves] == ["margin", "held-out margin"]
+    assert shown["Held-out preference accuracy"].says.startswith("Higher is better. ")
+    page_text = drawn(*PREFERENCES)
+    assert "0.7333<small>preference accuracy, at step 300" in page_text
+    assert "a line across at 0.6931: guessing evenly" in page_text
+    ids = re.findall(r' id="([^"]+)"', page_text)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_name_from_the_records_cannot_become_markup() -> None:
+    evil = replace(EVALUATED, measures=(('"><script>x()</script>', 1.0),))
+    assert "<script" not in drawn(STARTED, evil)
 
 
 def test_resumes_and_how_it_ended_are_told() -> None:

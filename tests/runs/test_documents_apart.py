@@ -19,7 +19,7 @@ from support.tiny import TINY
 
 def gradients(batch: TokenBatch) -> dict[str, torch.Tensor]:
     model = assemble(BASE, seed=0).double()
-    NextToken()(model, batch, 8).total.backward()
+    NextToken()(model, batch).total.backward()
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
@@ -27,16 +27,16 @@ def test_gradients_of_two_documents_in_one_row_are_those_of_two_rows() -> None:
     ids = torch.randint(23, (1, 8), generator=torch.Generator().manual_seed(0))
     targets = ids.roll(-1, dims=1)
     documents = torch.tensor([[1] * 3 + [2] * 5])
-    together = gradients(TokenBatch(ids, targets, 8, documents))
-    first = gradients(TokenBatch(ids[:, :3], targets[:, :3], 3))
-    second = gradients(TokenBatch(ids[:, 3:], targets[:, 3:], 5))
+    together = gradients(TokenBatch(ids=ids, targets=targets, n_supervised=8, documents=documents))
+    first = gradients(TokenBatch(ids=ids[:, :3], targets=targets[:, :3], n_supervised=8))
+    second = gradients(TokenBatch(ids=ids[:, 3:], targets=targets[:, 3:], n_supervised=8))
     for name, grad in together.items():
         torch.testing.assert_close(grad, first[name] + second[name], rtol=0, atol=1e-12)
 
 
 def test_parts_of_a_batch_keep_their_documents() -> None:
     ids = torch.arange(12).view(4, 3)
-    batch = TokenBatch(ids, ids, 12, documents=ids * 10)
+    batch = TokenBatch(ids=ids, targets=ids, n_supervised=12, documents=ids * 10)
     parts = list(split_batch(batch, 2))
     assert [part.documents.tolist() for part in parts if part.documents is not None] == [
         (ids[:2] * 10).tolist(),

@@ -178,6 +178,13 @@ def transformers(draw: st.DrawFn) -> config.Transformer:
     """Every kind of part in every combination: an encoder, a decoder, or both."""
     shape = draw(st.sampled_from(["encoder", "decoder", "both"]))
     transform = st.builds(config.HeadTransform, activation=st.just("gelu"), norm=NORMS)
+    classes = st.builds(
+        config.ClassificationHead,
+        classes=st.sampled_from([("a", "b"), ("a", "b", "c")]),
+        pooling=st.sampled_from(["mean", "last"] if shape == "decoder" else ["mean", "first"]),
+        dropout=st.just(0.1),
+        bias=st.booleans(),
+    )
     head = st.builds(config.LanguageHead, bias=st.booleans(), transform=st.none() | transform)
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
@@ -190,7 +197,7 @@ def transformers(draw: st.DrawFn) -> config.Transformer:
         ),
         encoder=None if shape == "decoder" else draw(stacks(causal=False, crossed=False)),
         decoder=None if shape == "encoder" else draw(stacks(causal=True, crossed=shape == "both")),
-        head=draw(st.just(config.NoHead()) | head),
+        head=draw(st.just(config.NoHead()) | head | (st.nothing() if shape == "both" else classes)),
         pooler=draw(st.booleans()),
         initialisation=SMALL.initialisation,
     )

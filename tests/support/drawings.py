@@ -13,6 +13,11 @@ _HEADS = replace(SMALL_HEADS, d_head=4)
 _LAYER_NORM = config.LayerNorm(eps=1e-5, bias=True)
 
 
+_CLASSES = config.ClassificationHead(
+    classes=("no", "yes", "perhaps"), pooling="last", dropout=0.0, bias=True
+)
+
+
 def _rotary(scaling: config.RotaryScaling | None) -> config.Transformer:
     return with_stack(positions=config.Rotary(base=1e4, scaling=scaling), attention=_HEADS)
 
@@ -105,6 +110,7 @@ MODELS: dict[str, config.Transformer] = {
     "Rotary": _rotary(None),
     "LanguageHead": SMALL,
     "NoHead": replace(SMALL, head=config.NoHead(), pooler=True),
+    "ClassificationHead": replace(SMALL, head=_CLASSES, pooler=True),
     "HeadTransform": replace(
         SMALL,
         head=config.LanguageHead(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import log
+
 from pellucid.training import events
 
 PREPARING = events.Preparing(what="reading the text")
@@ -14,7 +17,24 @@ STARTED = events.Started(
 )
 RESUMED = events.Resumed(step=200, total_steps=600, checkpoint="runs/nano/checkpoints/step-200")
 EVALUATED = events.Evaluated(
-    step=300, loss_nats=3.6215, bits_per_byte=1.5129, tokens=90_000, best=True
+    step=300,
+    loss_nats=3.6215,
+    over=90_000,
+    unit="tokens",
+    measures=(("bits_per_byte", 1.5129),),
+    best=True,
+)
+EXAMPLE = events.Example(
+    title="row 1 of the first update",
+    rows=(
+        ("Say", None, "itself"),
+        (" hi", " Hello", "0 to 1"),
+        (" Hello", ".", "0 to 2"),
+        ("Add", None, "itself"),
+        (" 2+2", "4", "3 to 4"),
+    ),
+    begins=((0, "example 7"), (3, "example 8")),
+    note="2 places of padding are left out",
 )
 FIRST = events.Sampled(
     step=0, sentence="Return the", next_tokens=(("q", 0.002), ("z", 0.001)), continuation="qqz\nq"
@@ -39,7 +59,7 @@ def logged(step: int, loss: float = 4.0) -> events.Logged:
         step=step,
         total_steps=600,
         losses=(loss + 0.5,) * 5 + (loss - 0.5,) * 5,
-        log_z=(1.0,) * 10,
+        parts=(("log_z", (1.0,) * 10),),
         grad_norms=(0.5,) * 9 + (1.25,),
         clip_norm=1.0,
         learning_rate=3e-4,
@@ -54,6 +74,7 @@ LOGGED = logged(310)
 WHOLE = (STARTED, FIRST, logged(300, 4.1), EVALUATED, SAMPLED, SAVED, LOGGED)
 KINDS = (
     PREPARING,
+    EXAMPLE,
     STARTED,
     RESUMED,
     EVALUATED,
@@ -64,3 +85,32 @@ KINDS = (
     STOPPED,
     LOGGED,
 )
+
+#: The same run for another objective: pairs instead of tokens, parts of the loss, other measures.
+PAIRS = events.Evaluated(
+    step=300,
+    loss_nats=0.6012,
+    over=120,
+    unit="pairs",
+    measures=(("margin", 0.4321), ("preference_accuracy", 0.7333), ("kl_k3", 0.0123)),
+    best=True,
+)
+
+
+def logged_pairs(step: int, loss: float = 0.65) -> events.Logged:
+    """Ten updates of preference training up to `step`."""
+    return replace(
+        logged(step, loss),
+        unit="pairs",
+        parts=(
+            ("margin", (0.25,) * 10),
+            ("chosen_reward", (-0.125,) * 10),
+            ("rejected_reward", (-0.375,) * 10),
+            ("log_z", (9.0,) * 10),
+            ("my_own", (3.0,) * 10),
+        ),
+    )
+
+
+PAIRS_STARTED = replace(STARTED, guessing_nats=log(2), unit="pairs")
+PREFERENCES = (PAIRS_STARTED, logged_pairs(300), PAIRS, SAVED, logged_pairs(310))

@@ -18,6 +18,8 @@ _TEXT = "the capital of france is paris a cat sat on mat dog runs home now . , #
 WORDS = _TEXT.split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
+CLASSES = ("animals", "capitals", "neither")
+
 _DECODER = BASE.decoder
 assert _DECODER is not None
 _LOOKS_ACROSS = replace(_DECODER, cross_attention=_DECODER.attention)
@@ -35,6 +37,17 @@ KINDS: dict[str, config.Transformer] = {
         pooler=True,
     ),
     "encoder without head": replace(_MADE, encoder=_DECODER, decoder=None, head=config.NoHead()),
+    "encoder with classes": replace(
+        _MADE,
+        encoder=replace(_DECODER, positions=config.Learned()),
+        decoder=None,
+        head=config.ClassificationHead(classes=CLASSES, pooling="first", dropout=0.1, bias=True),
+        pooler=True,
+    ),
+    "decoder with classes": replace(
+        _MADE,
+        head=config.ClassificationHead(classes=CLASSES, pooling="last", dropout=0.1, bias=False),
+    ),
     "encoder-decoder": replace(_MADE, encoder=_DECODER, decoder=_LOOKS_ACROSS),
 }
 
@@ -47,7 +60,9 @@ def write_bert_tokenizer(folder: Path, *, masks: bool = True) -> Tokenizer:
     return tokenizer_from(folder / "vocab.txt")
 
 
-def write_run(folder: Path, kind: str, tokenizer: Tokenizer) -> Path:
+def write_run(
+    folder: Path, kind: str, tokenizer: Tokenizer, objective: config.Objective | None = None
+) -> Path:
     """The folder of a run of a kind that was never trained: it can be used, and not resumed."""
     model = replace(KINDS[kind], vocab_size=tokenizer.vocab_size)
     run = RunFolder(folder)
@@ -55,5 +70,7 @@ def write_run(folder: Path, kind: str, tokenizer: Tokenizer) -> Path:
     tokenizer.save(run.tokenizer)
     weights = assemble(model, seed=3).state_dict()
     run.shelf.save(0, Checkpoint(weights, {}, {}, {}), best=False, keep=1)
-    run.config.write_text(run_to_toml(replace(find("nano"), model=model)), encoding="utf-8")
+    written = replace(find("nano"), model=model)
+    written = replace(written, objective=objective or written.objective)
+    run.config.write_text(run_to_toml(written), encoding="utf-8")
     return folder

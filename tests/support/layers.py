@@ -153,6 +153,10 @@ PREFERENCE_ROWS: dict[str, Row] = {
         [(FAR / 100, FAR * 0, FAR)],
         options={"clip": 0.2},
     ),
+    "rloo_advantages": Row(
+        (LOGITS,), hand=lambda r, grad: maths.rloo_advantages(grad), extremes=[(FAR,), (EVEN,)]
+    ),
+    "grpo_advantages": Row((LOGITS,), {"eps": 1e-4}, extremes=[(FAR,), (EVEN,)]),
 }
 
 ROWS = {

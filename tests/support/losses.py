@@ -170,6 +170,12 @@ DIVERGENCE_ROWS: dict[str, Row] = {
         [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED[:1]],
         options=WARM,
     ),
+    **loss(
+        "jensen_shannon_of_logits",
+        (LOGITS, OTHER),
+        [(x, x) for x in MASKED] + [(x, 0 * np.ones_like(x)) for x in MASKED],
+        options=WARM,
+    ),
     "relative_entropy": Row((P, np.abs(LOGITS)), hand=maths.relative_entropy_grad, extremes=APART),
     "relative_entropy_grad": Row(
         (P, np.abs(LOGITS), GRAD), smooth=False, extremes=[(*x, x[0]) for x in APART]
@@ -216,7 +222,32 @@ HEAD_ROWS: dict[str, Row] = {
     "tied_loss_grad": Row((WEIGHT, IDS, ANSWERS), smooth=False),
 }
 
-ROWS = {**SOFTMAX_ROWS, **LOSS_ROWS, **DIVERGENCE_ROWS, **GAUSSIAN_ROWS, **HEAD_ROWS}
+COUNTS = np.abs(some(2, 3, 3)) * 10
+SURE, HIT = np.array([0.05, 0.31, 0.62, 0.93, 0.87]), np.array([0.0, 1.0, 1.0, 1.0, 0.0])
+NEVER = np.zeros((3, 3))
+
+CLASSIFICATION_ROWS: dict[str, Row] = {
+    "confusion_matrix": Row((P, Q), extremes=[(ONE_HOT, ONE_HOT), (P[:0], Q[:0])]),
+    "accuracy": Row((COUNTS,), extremes=[(NEVER,), (COUNTS * 1e4,)]),
+    "precision_score": Row((COUNTS,), extremes=[(NEVER,), (np.eye(3) * 1e4,)]),
+    "recall_score": Row((COUNTS,), extremes=[(NEVER,), (np.eye(3) * 1e4,)]),
+    "f1_score": Row((COUNTS,), extremes=[(NEVER,), (np.eye(3) * 1e4,)]),
+    "calibration_bins": Row(
+        (SURE, HIT), {"n_bins": 4}, smooth=False, extremes=[(np.array([0.0, 0.25, 1.0]), HIT[:3])]
+    ),
+    "expected_calibration_error": Row(
+        (SURE, HIT), {"n_bins": 4}, smooth=False, extremes=[(np.array([0.0, 0.25, 1.0]), HIT[:3])]
+    ),
+}
+
+ROWS = {
+    **CLASSIFICATION_ROWS,
+    **SOFTMAX_ROWS,
+    **LOSS_ROWS,
+    **DIVERGENCE_ROWS,
+    **GAUSSIAN_ROWS,
+    **HEAD_ROWS,
+}
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
 NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {

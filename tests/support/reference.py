@@ -54,6 +54,15 @@ _LLAMA3 = {
 }
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 
+#: Id 0 is what fills up a row; the tests draw ids above 2.
+_CLASSES: dict[str, Any] = {"num_labels": 3, "pad_token_id": 0}
+_GROUPED: dict[str, Any] = {**_CLASSES, "num_key_value_heads": 2}
+_NAMED: dict[str, Any] = {
+    "id2label": {0: "ham", 1: "spam"},
+    "label2id": {"ham": 0, "spam": 1},
+    "problem_type": "multi_label_classification",
+}
+
 #: Name of the case: the class, the config's class, and what the config says.
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {"num_key_value_heads": 2}),
@@ -126,6 +135,22 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", "BertConfig", {}),
     "bert without head": ("BertModel", "BertConfig", {}),
     "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
+    "classes llama": ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED),
+    "classes gpt2": ("GPT2ForSequenceClassification", "GPT2Config", _CLASSES),
+    "classes qwen2": ("Qwen2ForSequenceClassification", "Qwen2Config", _GROUPED),
+    "classes qwen3": ("Qwen3ForSequenceClassification", "Qwen3Config", _GROUPED | {"head_dim": 8}),
+    "classes mistral": ("MistralForSequenceClassification", "MistralConfig", _GROUPED),
+    "classes gemma2": (
+        "Gemma2ForSequenceClassification",
+        "Gemma2Config",
+        _GROUPED | {"head_dim": 4, "query_pre_attn_scalar": 16, "sliding_window": 4},
+    ),
+    "classes gpt_neox": (
+        "GPTNeoXForSequenceClassification",
+        "GPTNeoXConfig",
+        _CLASSES | {"rotary_pct": 0.5},
+    ),
+    "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
     "t5": ("T5ForConditionalGeneration", "T5Config", {}),
     "t5 deeper decoder": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
     "t5 1.1": (
@@ -137,7 +162,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 _BASES = {"GPT2Config": _GPT2, "T5Config": _T5}
 #: Those that compute in float64 throughout when told to; the others norm or turn in float32.
-EXACT = {"gpt2", "gpt2 untied, wide, relu", "bert", "bert without head", "bert with all heads"}
+EXACT = {
+    *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
+    *("bert", "bert without head", "bert with all heads", "classes bert"),
+}
 
 
 def reference(case: str) -> Any:
@@ -184,6 +212,8 @@ def says(case: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
         return _their_t5, _our_t5
     if case == "bert without head":
         return _their_states, _our_states
+    if case.startswith("classes"):
+        return _their_classes, _our_logits
     return _their_logits, _our_logits
 
 
@@ -194,6 +224,12 @@ def _attention_mask(padding: Tensor | None) -> Tensor | None:
 def _their_logits(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     out = model(ids, attention_mask=_attention_mask(padding))
     return out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+
+
+def _their_classes(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    if padding is not None:  # they know by the id, and not by the mask, which token is the last
+        ids = ids.masked_fill(~padding, 0)
+    return model(ids, attention_mask=_attention_mask(padding)).logits
 
 
 def _our_logits(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:

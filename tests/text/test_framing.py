@@ -91,3 +91,24 @@ def test_half_a_character_is_refused_by_its_place(bert: Tokenizer) -> None:
 def test_a_text_without_masks_is_framed_the_same_either_way(text: str) -> None:
     tokenizer = train_bytes()
     assert Framing(tokenizer).ids_of(text) == tokenizer.encode_document(text)
+
+
+def test_a_text_that_is_cut_keeps_what_frames_it(bert: Tokenizer) -> None:
+    framing = Framing(bert)
+    whole = framing.ids_of("the cat sat on mat")
+    assert framing.ids_within("the cat sat on mat", 7) == (whole, False)
+    cut = framing.ids_within("the cat sat on mat", 5)
+    assert cut.truncated
+    assert names(bert, cut.ids) == ["[CLS]", "the", "cat", "sat", "[SEP]"]
+    with pytest.raises(TextError, match="the source has 2 tokens around it"):
+        framing.ids_within("the cat", 2, called="source")
+
+
+@given(text=st.text(min_size=1), longest=st.integers(3, 40))
+def test_a_text_is_never_longer_than_was_asked_for(text: str, longest: int) -> None:
+    tokenizer = train_bytes()
+    whole = tokenizer.encode_document(text)
+    ids, truncated = Framing.for_classes(tokenizer).ids_within(text, longest)
+    assert len(ids) == min(longest, len(whole))
+    assert truncated is (len(whole) > longest)
+    assert ids == ([*whole[: longest - 1], whole[-1]] if truncated else whole)

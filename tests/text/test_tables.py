@@ -14,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import TextError
-from pellucid.text import Document, Piped, Tally, documents_from, pieces_of, read_pieces, survey
+from pellucid.text import (
+    Document,
+    Piped,
+    Tally,
+    documents_from,
+    pieces_of,
+    read_pieces,
+    survey,
+    whole_rows,
+)
 from pellucid.text import rows as tables
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
@@ -164,7 +173,7 @@ def test_broken_csv_is_refused_with_row_and_line(
 def test_enormous_row_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "LONGEST_ROW", 100)
+    monkeypatch.setattr(whole_rows, "LONGEST_ROW", 100)
     path = written(tmp_path, "a.jsonl", jsonl(["a", "b" * 200, "c"]))
     assert "row 2: is longer than 100 bytes" in refusal(path)
 
@@ -287,7 +296,7 @@ def test_broken_json_is_refused_with_file_and_row(tmp_path: Path, case: str) -> 
 def test_enormous_json_row_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "LONGEST_ROW", 100)
+    monkeypatch.setattr(whole_rows, "LONGEST_ROW", 100)
     monkeypatch.setattr("pellucid.text.plain._BLOCK", 16)
     path = written(tmp_path, "a.json", in_json([{"text": "a"}, {"text": "b" * 10_000}]))
     assert "row 2: is not valid JSON (more than 100 characters)" in refusal(path)

@@ -3,6 +3,7 @@
 from pellucid.batches.types import (
     IGNORED,
     Batch,
+    Classifier,
     LabelBatch,
     LanguageModel,
     Loss,
@@ -15,6 +16,7 @@ from pellucid.batches.types import (
 __all__ = [
     "IGNORED",
     "Batch",
+    "Classifier",
     "LabelBatch",
     "LanguageModel",
     "Loss",

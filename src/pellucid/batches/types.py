@@ -165,6 +165,17 @@ class LanguageModel(Protocol):
         ...
 
 
+@runtime_checkable
+class Classifier(Protocol):
+    """What an objective may ask of a model that names the class of a text."""
+
+    def class_logits(
+        self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        """A logit for each class of each text."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A scalar to minimise, and its named parts, kept on the device.

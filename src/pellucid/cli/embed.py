@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, add_run, print_json
-from pellucid.cli.piped import piped
-from pellucid.errors import ConfigError, TextError
+from pellucid.cli.texts import WIDTH, add_texts, line, texts_of
+from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.runs.embedding import Vectors
 
 #: How many numbers of a vector are shown to people.
 _SHOWN = 8
-_WIDTH = 60
 
 
 def add_to(verbs: Any) -> None:
@@ -28,8 +26,7 @@ def add_to(verbs: Any) -> None:
         "texts are compared by cosine. Without a text, read them from standard input, one a line.",
     )
     add_run(parser)
-    parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--file", metavar="FILE", help="texts, one a line; - is standard input")
+    add_texts(parser)
     parser.add_argument(
         "--pool",
         default="mean",
@@ -52,7 +49,7 @@ def call(arguments: argparse.Namespace) -> None:
 
     if arguments.out is not None and not arguments.out.endswith(".npy"):
         raise ConfigError(f"--out {arguments.out}: vectors are written as .npy; name it so")
-    texts = _texts(arguments)
+    texts = texts_of(arguments, to="embed")
     run = runs.load(arguments.run, device=arguments.device)
     all_texts = texts if arguments.like is None else [*texts, arguments.like]
     vectors = runs.embed(run, all_texts, pool=arguments.pool, normalise=not arguments.no_normalise)
@@ -67,34 +64,12 @@ def call(arguments: argparse.Namespace) -> None:
     print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
     if arguments.like is not None:
         for one in runs.ranked(vectors, like):
-            print(f"{one.cosine:>8.4f}  {_line(texts[one.text])}")
+            print(f"{one.cosine:>8.4f}  {line(texts[one.text])}")
     elif len(texts) > 1:
         _print_neighbours(texts, vectors)
     else:
         print(" ".join(f"{number:.4f}" for number in vectors[0, :_SHOWN]), "...")
         print("\nall of them: --json, or --out FILE.npy")
-
-
-def _texts(arguments: argparse.Namespace) -> list[str]:
-    texts: list[str] = list(arguments.texts)
-    if arguments.file == "-":
-        texts += _lines(piped("text"))
-    elif arguments.file is not None:
-        try:
-            texts += _lines(Path(arguments.file).read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise TextError(
-                f"{arguments.file} is not UTF-8 ({error.reason} at {error.start}): convert it first"
-            ) from None
-    elif not texts and sys.stdin is not None and not sys.stdin.isatty():
-        texts = _lines(piped("text"))
-    if not texts:
-        raise TextError("there is no text to embed: name some, or give --file, one text a line")
-    return texts
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def _save(file: Path, vectors: Vectors) -> None:
@@ -129,14 +104,7 @@ def _facts(
 def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
     from pellucid import runs
 
-    width = min(_WIDTH, max(4, *(len(_line(text)) for text in texts)))
+    width = min(WIDTH, max(4, *(len(line(text)) for text in texts)))
     print(f"{'text':<{width}}  {'cosine':>7}  nearest")
     for one in runs.neighbours(vectors):
-        print(f"{_line(texts[one.text]):<{width}}  {one.cosine:>7.4f}  {_line(texts[one.nearest])}")
-
-
-def _line(text: str) -> str:
-    from pellucid.display import visible
-
-    text = visible(text)
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+        print(f"{line(texts[one.text]):<{width}}  {one.cosine:>7.4f}  {line(texts[one.nearest])}")

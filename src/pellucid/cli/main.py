@@ -16,7 +16,9 @@ from collections.abc import Sequence
 
 from pellucid.cli import (
     attach,
+    classify,
     data,
+    distill,
     draw,
     embed,
     equations,
@@ -32,6 +34,7 @@ from pellucid.cli import (
     score,
     tokenizer,
     train,
+    translate,
     verify_resume,
 )
 from pellucid.cli.machine import settle
@@ -42,9 +45,12 @@ from pellucid.version import __version__
 
 _VERBS = (
     train,
+    distill,
     generate,
+    translate,
     fill,
     embed,
+    classify,
     explain,
     score,
     evaluate,

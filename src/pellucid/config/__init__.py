@@ -11,14 +11,21 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.codec import decode, encode, parse_toml, to_toml
+from pellucid.config.codec import decode, encode, overlay, parse_toml, to_toml
 from pellucid.config.feed_forward import (
     MLP,
     Activation,
     FeedForward,
     GatedMLP,
 )
-from pellucid.config.heads import ClassificationHead, Head, HeadTransform, LanguageHead, NoHead
+from pellucid.config.heads import (
+    PLAIN_HEAD,
+    ClassificationHead,
+    Head,
+    HeadTransform,
+    LanguageHead,
+    NoHead,
+)
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -95,6 +102,7 @@ from pellucid.config.text import (
     Bytes,
     Characters,
     Corpus,
+    Documents,
     Files,
     FromFile,
     StandardLibrary,
@@ -111,6 +119,7 @@ from pellucid.config.training import (
     Budget,
     Constant,
     Cosine,
+    Epochs,
     Linear,
     Minutes,
     Muon,
@@ -124,6 +133,7 @@ from pellucid.config.training import (
 
 __all__ = [
     "MLP",
+    "PLAIN_HEAD",
     "SGD",
     "ALiBi",
     "Activation",
@@ -146,8 +156,10 @@ __all__ = [
     "DeepNorm",
     "DirectPreference",
     "Distillation",
+    "Documents",
     "ElasticNet",
     "Embedding",
+    "Epochs",
     "FeedForward",
     "Files",
     "FromFile",
@@ -226,6 +238,7 @@ __all__ = [
     "YaRN",
     "decode",
     "encode",
+    "overlay",
     "parse_toml",
     "run_from_table",
     "run_to_toml",

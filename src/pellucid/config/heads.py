@@ -51,12 +51,14 @@ class ClassificationHead:
 
     `classes` are their names, in order; left out, they are found in the data when a run is
     prepared. `pooling`: the state of the "first" token (through the pooler, where there is one), of
-    the "last" real one, or the "mean" over all real ones. `dropout` is of that vector.
+    the "last" real one, or the "mean" over all real ones. `dropout` is of that vector. `bias`:
+    whether each class has a bias of its own.
     """
 
     classes: tuple[str, ...] | None
     pooling: Literal["first", "mean", "last"]
     dropout: float
+    bias: bool
 
     def __post_init__(self) -> None:
         fraction("dropout", self.dropout)
@@ -68,6 +70,16 @@ class ClassificationHead:
                 )
             if len(set(self.classes)) < len(self.classes):
                 raise ConfigError(f"classes must differ from each other, was {list(self.classes)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`classes`, where they must be known by now."""
+        if self.classes is None:
+            raise ConfigError(
+                "model.head.classes is not set; they are found in the data when a run is prepared: "
+                'name them to do without data, as in --set model.head.classes=["no","yes"]'
+            )
+        return self.classes
 
 
 Head = LanguageHead | NoHead | ClassificationHead

@@ -20,7 +20,7 @@ from pellucid.config.attention import (
 )
 from pellucid.config.checks import at_least, fraction
 from pellucid.config.feed_forward import FeedForward
-from pellucid.config.heads import PLAIN_HEAD, Head, LanguageHead
+from pellucid.config.heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.positions import (
@@ -199,6 +199,7 @@ class Transformer:
         if not self.stacks:
             raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
         self._check_cross_attention()
+        self._check_classification()
         if self.encoder is not None and any(
             isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
         ):
@@ -223,6 +224,21 @@ class Transformer:
             raise ConfigError(
                 "decoder.cross_attention is missing: without it the decoder would not see what "
                 'the encoder made. For an encoder alone, say decoder = "none" where a base has one'
+            )
+
+    def _check_classification(self) -> None:
+        if not isinstance(self.head, ClassificationHead) or self.decoder is None:
+            return
+        if self.encoder is not None:
+            raise ConfigError(
+                "head must not be ClassificationHead in an encoder-decoder, which writes a text "
+                "while it looks at another; to name the class of a text, take an encoder or a "
+                "decoder alone"
+            )
+        if self.head.pooling == "first":
+            raise ConfigError(
+                'head.pooling must not be "first" in a decoder, whose first token sees no other: '
+                'every text would get the same class; take "last" or "mean"'
             )
 
     def _check_widths(self, stack: Stack) -> None:

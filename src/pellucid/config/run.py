@@ -10,10 +10,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
-from pellucid.config.heads import LanguageHead
+from pellucid.config.heads import ClassificationHead, LanguageHead, NoHead
 from pellucid.config.model import Transformer
-from pellucid.config.objectives import ElasticNet, Objective
-from pellucid.config.text import Text
+from pellucid.config.objectives import (
+    Classification,
+    DirectPreference,
+    Distillation,
+    ElasticNet,
+    MaskedTokens,
+    NextToken,
+    Objective,
+    PolicyGradient,
+    SequenceToSequence,
+    SpanCorruption,
+    SupervisedFineTuning,
+)
+from pellucid.config.rows import Conversations, Labelled, Pairs, Preferences, Prompts
+from pellucid.config.text import Corpus, Files, StandardLibrary, Text
 from pellucid.config.trained import Trained
 from pellucid.config.training import Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
@@ -45,20 +58,59 @@ class Run:
             raise ConfigError(f"seed must be between 0 and 2^63 - 1, was {self.seed}")
 
     def check_objective(self) -> None:
-        """Refuse what the objective cannot train.
+        """Refuse what the objective cannot train, and data it cannot be fed with.
 
         Not asked when a run is made: it can be shown, compared and counted all the same.
 
         Raises:
-            ConfigError: the model is not a decoder with a language head.
+            ConfigError: says what the objective takes.
         """
-        if self.model.encoder is not None or not isinstance(self.model.head, LanguageHead):
-            has = "an encoder" if self.model.encoder is not None else "no language head"
+        name = type(self.objective).__name__
+        model, data = _NEEDS[type(self.objective)]
+        has = _shape(self.model)
+        if has not in model:
             raise ConfigError(
-                f"objective NextToken trains a decoder alone, with a language head, and this model "
-                f"has {has}: what it is trained for is not there yet; choose a preset that is a "
-                "decoder (pellucid presets list)"
+                f"objective {name} trains {' or '.join(model)}, and this model is {has}: choose "
+                "another preset (pellucid presets list), or another objective"
             )
+        if not isinstance(self.text.corpus, data):
+            raise ConfigError(
+                f"objective {name} learns from {' or '.join(kind.__name__ for kind in data)}, and "
+                f"text.corpus is {type(self.text.corpus).__name__}: choose another, or name the "
+                "files on the command line"
+            )
+
+
+_TEXT = (StandardLibrary, Files)
+_DECODER = ("a decoder with a language head",)
+_PAIR = ("an encoder-decoder with a language head",)
+#: What each objective trains, and the data it learns from.
+_NEEDS: dict[type[Objective], tuple[tuple[str, ...], tuple[type[Corpus], ...]]] = {
+    NextToken: (_DECODER, _TEXT),
+    MaskedTokens: (("an encoder with a language head",), _TEXT),
+    SpanCorruption: (_PAIR, _TEXT),
+    SequenceToSequence: (_PAIR, (Pairs,)),
+    Classification: (
+        ("an encoder with a classification head", "a decoder with a classification head"),
+        (Labelled,),
+    ),
+    SupervisedFineTuning: (_DECODER, (Conversations,)),
+    Distillation: (_DECODER, _TEXT),
+    DirectPreference: (_DECODER, (Preferences,)),
+    PolicyGradient: (_DECODER, (Prompts,)),
+}
+
+
+def _shape(model: Transformer) -> str:
+    """What a model is made of, in words."""
+    head = {
+        LanguageHead: "a language head",
+        ClassificationHead: "a classification head",
+        NoHead: "no head",
+    }[type(model.head)]
+    if model.encoder is None:
+        return f"a decoder with {head}"
+    return f"{'an encoder' if model.decoder is None else 'an encoder-decoder'} with {head}"
 
 
 def run_to_toml(run: Run) -> str:

@@ -7,6 +7,7 @@ tokenizer. It does not know how to read or encode anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pellucid.config.checks import at_least
 from pellucid.config.rows import Rows
@@ -33,7 +34,8 @@ class Files:
             raise ConfigError("paths must name at least one file or folder")
 
 
-Corpus = StandardLibrary | Files | Rows
+Documents = StandardLibrary | Files
+Corpus = Documents | Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +97,15 @@ class Text:
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
     With `drop_duplicates`, of documents with exactly the same text the first is kept. Rows with the
-    same prompt, source or text always come to the same side.
+    same prompt, source or text always come to the same side. `special` says what the
+    tokenizer must have besides: a "mask" for hidden tokens, "sentinels" for spans that are cut out.
     """
 
     corpus: Corpus
     tokenizer: Tokenizer
     held_out: float
     drop_duplicates: bool
+    special: tuple[Literal["mask", "sentinels"], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out <= 0.5:

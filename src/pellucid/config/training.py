@@ -173,7 +173,17 @@ class Minutes:
         positive("count", self.count)
 
 
-Budget = Steps | Tokens | Minutes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epochs:
+    """Train until everything there is to learn from was seen this often."""
+
+    count: float
+
+    def __post_init__(self) -> None:
+        positive("count", self.count)
+
+
+Budget = Steps | Tokens | Minutes | Epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pellucid.config import (
+    ClassificationHead,
     LanguageHead,
     LinearAttention,
     MultiHead,
@@ -123,6 +124,9 @@ def _head(model: Transformer) -> list[FlopRow]:
         if model.head.transform is not None:
             rows.append(_row("head transform", "2 d_model^2", known))
         rows.append(_row("head", "2 vocab_size d_model", known))
+    if isinstance(model.head, ClassificationHead):
+        known |= {"n_classes": len(model.head.names)}
+        rows.append(_row("classifier, once a text", "2 n_classes d_model / T", known))
     return rows
 
 

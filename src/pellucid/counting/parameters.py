@@ -12,15 +12,17 @@ from typing import assert_never
 from pellucid.config import (
     ALiBi,
     BucketedBias,
+    ClassificationHead,
     LanguageHead,
     Learned,
+    NoHead,
     NoPositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
     Transformer,
 )
-from pellucid.counting.formulas import Symbols, times, whole
+from pellucid.counting.formulas import Symbols, times, total, whole
 from pellucid.counting.layers import AlikeLayers, NamedStack, alike, attention_symbols, stacks
 from pellucid.counting.parts import (
     Part,
@@ -141,9 +143,25 @@ def _head(model: Transformer) -> list[ParameterRow]:
     known, table = symbols(model), list[ParameterRow]()
     if model.pooler:
         table.append(_one("pooler", Part("d_model^2", "d_model"), known))
-    head = model.head
-    if not isinstance(head, LanguageHead):
-        return table
+    match model.head:
+        case NoHead():
+            return table
+        case ClassificationHead():
+            return [*table, _classifier(model.head, known)]
+        case LanguageHead():
+            return table + _language_head(model, model.head)
+        case _:
+            assert_never(model.head)
+
+
+def _classifier(head: ClassificationHead, known: Symbols) -> ParameterRow:
+    known = {**known, "n_classes": len(head.names)}
+    formula = total("n_classes d_model", "n_classes" if head.bias else "0")
+    return _embedding("classifier", formula, known)
+
+
+def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]:
+    known, table = symbols(model), list[ParameterRow]()
     if head.transform is not None:
         table.append(_one("head transform", transform_part(head.transform), known))
     if not model.embedding.tied:

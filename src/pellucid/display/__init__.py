@@ -3,7 +3,8 @@
 from pellucid.display.choose import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
-from pellucid.display.plain import PlainLines, folded, visible
+from pellucid.display.plain import PlainLines
+from pellucid.display.words import folded, visible
 
 __all__ = [
     "NotebookPanel",

@@ -12,9 +12,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
+from pellucid.display.example import example_lines
 from pellucid.display.panel import Panel
+from pellucid.display.words import visible
+from pellucid.training import events
 
 #: The page's own colours: a panel is as readable in a dark notebook as in a light one.
 _HTML = '<pre style="font-family:monospace;line-height:1.25">{code}</pre>'
@@ -41,22 +45,28 @@ class NotebookPanel(Panel):
         if self._handle is not None:
             self._redraw()
 
+    def _show_example(self, event: events.Example) -> None:
+        # an output of its own: the panel's is made anew all the time
+        text = "\n".join(visible(line) for line in example_lines(event))
+        self._show(_bundle(Text(text)), raw=True, display_id=True)
+
     def _redraw(self) -> None:
-        bundle = self._bundle()
+        bundle = _bundle(self._frame())
         if self._handle is None:
             self._handle = self._show(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
 
-    def _bundle(self) -> dict[str, str]:
-        page = Console(
-            file=io.StringIO(), record=True, width=80, force_jupyter=False, color_system="standard"
-        )
-        page.print(self._frame())
-        return {
-            "text/plain": page.export_text(clear=False),
-            "text/html": page.export_html(inline_styles=True, code_format=_HTML),
-        }
+
+def _bundle(shown: RenderableType) -> dict[str, str]:
+    page = Console(
+        file=io.StringIO(), record=True, width=80, force_jupyter=False, color_system="standard"
+    )
+    page.print(shown)
+    return {
+        "text/plain": page.export_text(clear=False),
+        "text/html": page.export_html(inline_styles=True, code_format=_HTML),
+    }
 
 
 def _ipython_display() -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rich.console import Console, Group
 from rich.control import Control
@@ -20,8 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pellucid.display.curve import History, braille
-from pellucid.display.numbers import duration, short, size
-from pellucid.display.plain import folded, lines_of, one_line, visible
+from pellucid.display.example import example_lines
+from pellucid.display.figures import Known, cells, column
+from pellucid.display.plain import lines_of
+from pellucid.display.words import folded, one_line, visible
 from pellucid.training import events
 
 _WIDTH = 80
@@ -52,11 +54,7 @@ class Panel:
         self._passing: Live | None = None
         self._drawn = 0.0
         self._losses = History()
-        self._before: float | None = None
-        self._started: events.Started | None = None
-        self._logged: events.Logged | None = None
-        self._evaluated: events.Evaluated | None = None
-        self._best: events.Evaluated | None = None
+        self._known = Known()
         self._first: events.Sampled | None = None
         self._sampled: events.Sampled | None = None
         self._note = ""
@@ -74,20 +72,24 @@ class Panel:
             case events.Preparing():
                 self._prepare(event)
                 return
+            case events.Example():
+                self._show_example(event)
+                return
             case events.Started() | events.Resumed():
-                self._started = event if isinstance(event, events.Started) else self._started
+                if isinstance(event, events.Started):
+                    self._known.started = event
                 for line in lines_of(event):
                     for part in self._folded(line):
                         self._console.print(Text(part), soft_wrap=True)
             case events.Interrupted() | events.StoppedNonFinite() | events.Finished():
                 self._note = lines_of(event)[0]
             case events.Logged():
-                self._before = self._logged.loss if self._logged else None
+                self._known.before = self._known.logged.loss if self._known.logged else None
                 self._losses.add(event.losses)
-                self._logged = event
+                self._known.logged = event
             case events.Evaluated():
-                self._evaluated = event
-                self._best = event if event.best else self._best
+                self._known.evaluated = event
+                self._known.best = event if event.best else self._known.best
             case events.Sampled():
                 self._first = self._first or event
                 self._sampled = event
@@ -116,6 +118,10 @@ class Panel:
             self._passing.start()
         self._passing.update(line, refresh=True)
 
+    def _show_example(self, event: events.Example) -> None:
+        for line in example_lines(event, self._console.width):
+            self._console.print(Text(visible(line)), soft_wrap=True)
+
     def _end_passing(self) -> None:
         """Take away the line that said how far the work had come."""
         if self._passing is not None:
@@ -123,7 +129,7 @@ class Panel:
             self._passing = None
 
     def _draw(self, *, final: bool) -> None:
-        if self._logged is None and self._sampled is None:
+        if self._known.logged is None and self._sampled is None:
             return
         now = time.monotonic()
         # by time and not by step: a redraw costs about 2 ms whatever the speed of the run
@@ -167,7 +173,7 @@ class Panel:
     def _frame(self) -> Frame:
         width = min(_WIDTH, self._console.width)
         columns = min(_CURVE_COLUMNS, width - _NUMBERS_COLUMNS - _FRAME_COLUMNS)
-        numbers = Text("\n".join(self._numbers()), overflow="ellipsis", no_wrap=True)
+        numbers = Text("\n".join(column(self._known)), overflow="ellipsis", no_wrap=True)
         body = Table.grid(padding=(0, 2))
         if columns < 8:  # too narrow for a shape to be seen
             body.add_row(numbers)
@@ -175,6 +181,9 @@ class Panel:
             curve = "\n".join(braille(self._losses.means, columns, _CURVE_ROWS))
             body.add_row(Text(curve, style="cyan"), numbers)
         parts: list[object] = [body]
+        below = cells(self._known, width - 4)
+        if below:
+            parts.append(Text("\n".join(["", *below]), overflow="ellipsis", no_wrap=True))
         if self._sampled is not None:
             parts += [Text(""), *_sentence(self._sampled, self._first)]
         if self._note:
@@ -187,57 +196,13 @@ class Panel:
         )
 
     def _title(self) -> Text:
-        name = visible(self._started.name) if self._started else "run"
-        if self._logged is not None:
-            step, total = self._logged.step, self._logged.total_steps
-        else:
-            step, total = 0, self._started.total_steps if self._started else 0
-        return Text.assemble((name, "bold"), f"  step {step}/{total or '–'}")
-
-    def _numbers(self) -> Sequence[str]:
-        """Always the same lines, so that nothing jumps; a dash where a number is not known yet."""
-        logged, evaluated, best = self._logged, self._evaluated, self._best
-        held_out = (
-            ("–", "–")
-            if evaluated is None
-            else (
-                f"{evaluated.loss_nats:.4f} nats/token",
-                f"{evaluated.bits_per_byte:.4f} bits/byte",
-            )
-        )
-        lines = [
-            "train     –" if logged is None else f"train     {_loss(logged, self._before)}",
-            f"held-out  {held_out[0]}",
-            f"          {held_out[1]}",
-            "best      "
-            + ("–" if best is None else f"{best.bits_per_byte:.4f} bits/byte @{best.step}"),
-        ]
-        if self._started is not None:
-            lines.append(f"guessing  {self._started.guessing_nats:.4f} nats/token = ln V")
+        started, logged = self._known.started, self._known.logged
+        name = visible(started.name) if started else "run"
         if logged is not None:
-            lines += [
-                f"grad      {_norm(logged)}",
-                f"rate      {logged.learning_rate:.2e}",
-                f"speed     {short(logged.tokens_per_second)} tokens/s",
-                f"memory    {size(logged.memory_bytes):<7}   left {duration(logged.seconds_left)}",
-            ]
-        return lines
-
-
-def _loss(logged: events.Logged, before: float | None) -> str:
-    change = "" if before is None else f" {_arrow(logged.loss - before)}"
-    return f"{logged.loss:.4f} nats/token{change}"
-
-
-def _norm(logged: events.Logged) -> str:
-    norm, clip = logged.grad_norms[-1], logged.clip_norm
-    if clip is None:
-        return f"{norm:.3g}"
-    return f"{norm:.3g}{' clipped' if norm > clip else ''} (clip {clip:g})"
-
-
-def _arrow(change: float) -> str:
-    return f"{'▼' if change <= 0 else '▲'}{abs(change):.3f}"
+            step, total = logged.step, logged.total_steps
+        else:
+            step, total = 0, started.total_steps if started else 0
+        return Text.assemble((name, "bold"), f"  step {step}/{total or '–'}")
 
 
 def _sentence(now: events.Sampled, first: events.Sampled | None) -> list[Text]:

@@ -6,14 +6,13 @@ know where the events come from.
 
 from __future__ import annotations
 
-import io
-import re
+from collections.abc import Sequence
 from typing import TextIO
 
-from rich.console import Console
-from rich.text import Text
-
+from pellucid.display.example import example_lines
+from pellucid.display.names import guessing, measured, nats_per, news
 from pellucid.display.numbers import duration, short, size
+from pellucid.display.words import one_line, visible
 from pellucid.training import events
 
 
@@ -45,44 +44,24 @@ def lines_of(event: events.Event) -> list[str]:
     return [visible(line) for line in _lines_of(event)]
 
 
-def visible(text: str) -> str:
-    """The text with its control characters drawn (␛, ␊): none of them reaches a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: _drawn(ord(found[0])), text)
-
-
-def _drawn(code: int) -> str:
-    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
-
-
-def folded(text: str, columns: int) -> list[str]:
-    """One line as lines of at most `columns` cells, broken between words where there are words."""
-    lines = Text(text).wrap(Console(width=columns, file=io.StringIO()), columns, overflow="fold")
-    return [line.plain.rstrip() for line in lines]
-
-
-def one_line(text: str) -> str:
-    """The text on one line: each run of white space becomes a blank."""
-    return visible(" ".join(text.split()))
-
-
 def _lines_of(event: events.Event) -> list[str]:
     match event:
         case events.Preparing():
             return [f"{event.what} …"]
         case events.Started():
             lines = [f"run {event.name}: {event.total_steps:,} steps"]
-            facts = (*event.facts, ("guessing", f"{event.guessing_nats:.4f} nats/token = ln V"))
+            facts = list(event.facts)
+            if event.guessing_nats is not None:
+                facts.append(("guessing", guessing(event.guessing_nats, event.unit)))
             return lines + [f"  {name:<12} {value}" for name, value in facts]
+        case events.Example():
+            return example_lines(event)
         case events.Resumed():
             return [f"resumed after step {event.step}/{event.total_steps} from {event.checkpoint}"]
         case events.Logged():
             return [logged_line(event)]
         case events.Evaluated():
-            best = " (best)" if event.best else ""
-            return [
-                f"step {event.step} held-out loss {event.loss_nats:.4f} nats/token, "
-                f"{event.bits_per_byte:.4f} bits/byte{best}"
-            ]
+            return [evaluated_line(event)]
         case events.Sampled():
             return [f"step {event.step} {sentence_line(event)}"]
         case events.CheckpointSaved():
@@ -102,12 +81,36 @@ def logged_line(event: events.Logged) -> str:
     norm = event.grad_norms[-1]
     clipped = "*" if event.clip_norm is not None and norm > event.clip_norm else ""
     share = 100 * event.step / event.total_steps
+    per_second = "tok/s" if event.unit == "tokens" else f"{event.unit}/s"
     return (
         f"step {event.step}/{event.total_steps} {share:.1f}% loss {event.loss:.4f} "
         f"lr {event.learning_rate:.2e} grad {norm:.3g}{clipped} "
-        f"tok/s {short(event.tokens_per_second)} mem {size(event.memory_bytes)} "
-        f"eta {duration(event.seconds_left)}"
+        f"{per_second} {short(event.tokens_per_second)} mem {size(event.memory_bytes)} "
+        f"eta {duration(event.seconds_left)}{_parts(event)}"
     )
+
+
+def _parts(event: events.Logged) -> str:
+    """The parts of the loss that are news, at the end of a line."""
+    shown = [
+        f"{part.label} {part.number(mean_of(values))}"
+        for part, values in ((measured(name), values) for name, values in event.parts)
+        if part.in_panel and values
+    ]
+    return f" | {', '.join(shown)}" if shown else ""
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean over the updates of a report, as the loss is told."""
+    return sum(values) / len(values)
+
+
+def evaluated_line(event: events.Evaluated) -> str:
+    """The held-out loss, and what else was measured, the most telling first."""
+    told = [f"{event.loss_nats:.4f} {nats_per(event.unit)}"]
+    told += [measure.with_unit(value) for measure, value in news(event.measures)]
+    best = " (best)" if event.best else ""
+    return f"step {event.step} held-out loss {', '.join(told)}{best}"
 
 
 def sentence_line(event: events.Sampled) -> str:

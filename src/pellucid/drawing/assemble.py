@@ -13,6 +13,7 @@ from typing import assert_never
 from pellucid.config import (
     ALiBi,
     BucketedBias,
+    ClassificationHead,
     LanguageHead,
     Learned,
     NoHead,
@@ -143,6 +144,8 @@ def _top(counted: Counted) -> Column:
     """What is made of the last states."""
     model = counted.model
     pooler: Column = ()
+    if isinstance(model.head, ClassificationHead) and model.head.pooling == "first":
+        return _classes(counted, model.head)
     if model.pooler:
         box = counted.box("pooler", says=("tanh(dense(x)) of the first token",))
         pooler = (Arrow(), box, Arrow(f"(batch, {model.d_model})"), Words("pooled text"))
@@ -151,9 +154,25 @@ def _top(counted: Counted) -> Column:
             head = _head(counted, model.head)
         case NoHead():
             head = (Words("hidden states: NoHead"),)
+        case ClassificationHead():
+            head = _classes(counted, model.head)
         case _:
             assert_never(model.head)
     return (Fork((pooler, (Arrow(), *head))),) if pooler else head
+
+
+def _classes(counted: Counted, head: ClassificationHead) -> Column:
+    """Through the pooler, where the first token's state is read and there is one."""
+    model, n = counted.model, len(head.names)
+    column: Column = ()
+    said = {"first": "of the first token", "mean": "of the mean", "last": "of the last token"}
+    of = said[head.pooling]
+    if model.pooler and head.pooling == "first":
+        box = counted.box("pooler", says=("tanh(dense(x)) of the first token",))
+        column, of = (box, Arrow(f"(batch, {model.d_model})")), "of what was pooled"
+    says = [f"{model.d_model} -> {n}", of, *(["with biases"] if head.bias else [])]
+    box = counted.box("classifier", "head: ClassificationHead", says)
+    return (*column, box, Arrow(f"(batch, {n})"), Words("logits of classes"))
 
 
 def _head(counted: Counted, head: LanguageHead) -> Column:

@@ -7,6 +7,7 @@ from pellucid.generation.generate import (
     continue_ids,
     continue_tokens,
     generate,
+    generate_after,
     stream,
 )
 from pellucid.generation.reading import Reader, seen_past_context, window_start
@@ -32,6 +33,7 @@ __all__ = [
     "continue_tokens",
     "encode",
     "generate",
+    "generate_after",
     "pad",
     "seen_past_context",
     "start",

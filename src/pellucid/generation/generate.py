@@ -198,6 +198,21 @@ def generate(
         PellucidError: the model is an encoder.
     """
     ids, encoded = start(model, tokenizer, prompts)
+    return generate_after(
+        model, tokenizer, ids, sampling, encoded=encoded, when_outgrown=when_outgrown
+    )
+
+
+def generate_after(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    ids: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    encoded: Encoded | None = None,
+    when_outgrown: Callable[[], None] | None = None,
+) -> list[Continuation]:
+    """The continuations of rows of ids; `encoded` and `when_outgrown` as in `continue_tokens`."""
     rows = [_Row(writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
     if not rows:
         return []

@@ -97,6 +97,64 @@ def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
     return times(q, difference - loss) / temperature
 
 
+def jensen_shannon_of_logits(
+    logits: Array, target_logits: Array, *, temperature: float = 1.0
+) -> Array:
+    """How far a model q and a target p are from the middle between them, from their logits.
+
+    JS = KL(p || m) / 2 + KL(q || m) / 2,  m = (p + q) / 2,  p, q as in `forward_kl`
+
+    Args:
+        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
+        temperature: T, above 0, of both.
+    Units:
+        Nats.
+    Gradient:
+        `jensen_shannon_of_logits_grad`.
+    Fails:
+        At most log 2: a model that shares nothing with its target is hardly pulled to it.
+    Raises:
+        MathsError: the shapes differ, or the temperature is not above 0.
+    Source:
+        Lin 1991, "Divergence Measures Based on the Shannon Entropy", section IV (weights 1/2).
+    See also:
+        `jensen_shannon`, of probabilities; `forward_kl`, `reverse_kl`.
+    Example:
+        jensen_shannon_of_logits(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
+    """
+    checks.same_shape(logits=logits, target_logits=target_logits)
+    p, p_over_m = _against_middle(target_logits, logits, temperature)
+    q, q_over_m = _against_middle(logits, target_logits, temperature)
+    return namespace(p, q).sum(p * p_over_m + q * q_over_m, axis=-1) / 2
+
+
+def jensen_shannon_of_logits_grad(
+    logits: Array, target_logits: Array, *, temperature: float = 1.0
+) -> Array:
+    """The gradient of `jensen_shannon_of_logits` by the model's logits: the middle's own cancels.
+
+    dL/dlogits_i = q_i (g_i - sum_j q_j g_j) / T,  g_i = log(q_i / m_i) / 2
+
+    Args:
+        As `jensen_shannon_of_logits`. Returns like logits.
+    """
+    checks.same_shape(logits=logits, target_logits=target_logits)
+    q, q_over_m = _against_middle(logits, target_logits, temperature)
+    mean = namespace(q).sum(q * q_over_m, axis=-1)[..., None]
+    return q * (q_over_m - mean) / (2 * temperature)
+
+
+def _against_middle(x: Array, y: Array, temperature: float) -> tuple[Array, Array]:
+    """softmax(x), and its logarithm minus that of the mean of both where it is not 0."""
+    xp = namespace(x, y)
+    p, q = softmax(x, temperature=temperature), softmax(y, temperature=temperature)
+    there, zero, one = p > 0, xp.zeros_like(p), xp.ones_like(p)
+    log_p = xp.where(there, log_softmax(x, temperature=temperature), zero)
+    # the sum and its factor 1/2 apart: half of the least number there is would be 0
+    log_m = xp.where(there, xp.log(xp.where(there, p + q, one)) - math.log(2), zero)
+    return p, log_p - log_m
+
+
 def _compared(x: Array, y: Array, temperature: float) -> tuple[Array, Array]:
     """softmax(x), and its logarithm minus that of softmax(y) where it is not 0."""
     xp = namespace(x, y)

@@ -1,7 +1,8 @@
 """Policy gradients: answers that went better than expected become likelier.
 
 Comes in: log P of answers that were drawn, and by how much each was better than expected. Goes out:
-losses, to be made small, and their gradients. It does not know how advantages were estimated.
+losses, to be made small, and their gradients. Also what "better than expected" can mean in a group
+of answers to the same prompt. It does not know what rewarded them.
 """
 
 from __future__ import annotations
@@ -92,6 +93,67 @@ def clipped_policy_loss_grad(
     xp = namespace(log_p)
     done = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
     return xp.where(done, xp.zeros_like(ratio), -ratio * advantage)
+
+
+def rloo_advantages(rewards: Array) -> Array:
+    """By how much each answer beat the mean of the other answers to its prompt.
+
+    A_i = r_i - sum_(j != i) r_j / (n - 1) = (r_i - mean) n / (n - 1)
+
+    The others know nothing of answer i, so that the policy gradient stays unbiased.
+
+    Args:
+        rewards: (..., samples), at least two. Returns like it.
+    Units:
+        Those of the reward.
+    Raises:
+        MathsError: the rewards are not floating, or there is only one sample.
+    Source:
+        Kool, van Hoof and Welling 2019, "Buy 4 REINFORCE Samples, Get a Baseline for Free!", eq. 8;
+        Ahmadian et al. 2024, "Back to Basics: Revisiting REINFORCE Style Optimization for Learning
+        from Human Feedback in LLMs" (RLOO).
+    See also:
+        `policy_gradient_loss`, `grpo_advantages`.
+    Example:
+        rloo_advantages(array([1.0, 0.0, 0.0, 0.0]))
+    """
+    n = _group(rewards)
+    return (rewards - namespace(rewards).mean(rewards, axis=-1)[..., None]) * (n / (n - 1))
+
+
+def grpo_advantages(rewards: Array, *, eps: float) -> Array:
+    """By how many standard deviations each answer beat the mean of all answers to its prompt.
+
+    A_i = (r_i - mean) / (std + eps),  std with n - 1
+
+    Args:
+        rewards: (..., samples), at least two. Returns like it.
+        eps: at least 0; with 0 a group whose rewards are all the same gives nan.
+    Fails:
+        It has another optimum than the reward has: where nearly all answers are good the spread is
+        small, and the pull away from the reference grows without end.
+    Raises:
+        MathsError: the rewards are not floating, there is only one sample, or eps is negative.
+    Source:
+        Shao et al. 2024, "DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open
+        Language Models", section 4.1.2.
+    See also:
+        `rloo_advantages`, which does not divide.
+    Example:
+        grpo_advantages(array([1.0, 0.0, 0.0, 0.0]), eps=1e-4)
+    """
+    _group(rewards)
+    checks.not_negative(eps=eps)
+    xp = namespace(rewards)
+    better = rewards - xp.mean(rewards, axis=-1)[..., None]
+    return better / (xp.std(rewards, axis=-1, correction=1)[..., None] + eps)
+
+
+def _group(rewards: Array) -> int:
+    checks.floats(rewards=rewards)
+    checks.axes(1, rewards=rewards)
+    checks.at_least(2, samples=rewards.shape[-1])
+    return rewards.shape[-1]
 
 
 def _ratio(log_p: Array, old_log_p: Array, advantage: Array, clip: float) -> Array:

@@ -4,7 +4,18 @@ Parts take plain keyword numbers and can be built by hand; `assemble` is the one
 No part knows losses, text, presets, or who is watching.
 """
 
+from pellucid.model.adapt import (
+    adaptable,
+    adapters,
+    is_adapter_tensor,
+    merge,
+    merged,
+    names_matching,
+    unmerge,
+    without_adapters,
+)
 from pellucid.model.assemble import assemble
+from pellucid.model.assemble_trained import assemble_trained
 from pellucid.model.attention import (
     CrossAttention,
     Encoded,
@@ -16,8 +27,9 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
-from pellucid.model.heads import Head, HeadTransform
+from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
+from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
@@ -41,6 +53,7 @@ __all__ = [
     "BatchNorm",
     "Block",
     "BucketedBias",
+    "Classes",
     "CrossAttention",
     "Encoded",
     "GatedMLP",
@@ -53,6 +66,7 @@ __all__ = [
     "LayerNorm",
     "Learned",
     "LinearAttention",
+    "LoRALinear",
     "MultiHeadAttention",
     "NeuralMemory",
     "NoCache",
@@ -69,12 +83,21 @@ __all__ = [
     "Stack",
     "Transformer",
     "View",
+    "adaptable",
+    "adapters",
     "assemble",
+    "assemble_trained",
     "deep_norm",
+    "is_adapter_tensor",
     "look",
+    "merge",
+    "merged",
+    "names_matching",
     "no_residual",
     "output_norm",
     "post_norm",
     "pre_norm",
     "sandwich_norm",
+    "unmerge",
+    "without_adapters",
 ]

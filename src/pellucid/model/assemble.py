@@ -24,7 +24,7 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
-from pellucid.model.heads import Head
+from pellucid.model.heads import Classes, Head
 from pellucid.model.initialisation import initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
@@ -105,10 +105,12 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     )
 
 
-def _head(model: config.Transformer) -> Head | None:
+def _head(model: config.Transformer) -> Head | Classes | None:
     match model.head:
         case config.NoHead():
             return None
+        case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
+            return Classes(len(model.head.names), pooling, bias, dropout)
         case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
             return Head(
                 tied=model.embedding.tied,

@@ -1,14 +1,15 @@
 """What stands between a stack's last states and the logits.
 
-Comes in: hidden states. Goes out: hidden states that the head's matrix reads. It does not know the
-matrix.
+Comes in: hidden states. Goes out: what the head's matrix reads: states, or one vector for a whole
+text. It does not know the matrix.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.model.feed_forward import Activate
@@ -44,3 +45,56 @@ class Head(NamedTuple):
     transform: nn.Module | None = None
     soft_cap: float | None = None
     scaled: bool = False
+
+
+Pooling = Literal["first", "mean", "last"]
+
+
+class Classes(NamedTuple):
+    """How the logits of classes are made: of which vector, and how many.
+
+    `dropout` is of that vector.
+    """
+
+    n_classes: int
+    pooling: Pooling
+    bias: bool
+    dropout: float = 0.0
+
+
+def padding_behind(
+    ids: Int[Tensor, "batch time"], padding: Bool[Tensor, "batch time"]
+) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
+    """Where each token of a text stands, the real ones first and in order, and which they are.
+
+    So moved, a text that had padding before it or within is read as it would be alone, whatever the
+    positions and the kind of attention. Rows with padding behind stay as they are.
+    """
+    order = padding.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+    return order, padding.gather(1, order)
+
+
+def pool(
+    states: Float[Tensor, "batch time d_model"],
+    padding: Bool[Tensor, "batch time"] | None,
+    pooling: Pooling,
+) -> Float[Tensor, "batch d_model"]:
+    """One vector for each text; padding, where there is any, stands behind.
+
+    Each text has a real token; nothing waits for the device to see that it does.
+    """
+    match pooling:
+        case "first":
+            return states[:, 0]
+        case "mean":
+            if padding is None:
+                return states.mean(dim=1)
+            kept = states.masked_fill(~padding[..., None], 0.0)
+            return kept.sum(dim=1) / padding.sum(dim=1, keepdim=True)
+        case "last":
+            if padding is None:
+                return states[:, -1]
+            rows = torch.arange(len(states), device=states.device)
+            return states[rows, padding.sum(dim=1) - 1]
+        case _:
+            assert_never(pooling)

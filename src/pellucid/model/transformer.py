@@ -19,7 +19,7 @@ from pellucid.errors import PellucidError
 from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
-from pellucid.model.heads import Head
+from pellucid.model.heads import Classes, Head, padding_behind, pool
 from pellucid.model.views import look
 
 
@@ -41,7 +41,8 @@ class Seen(TypedDict, total=False):
 class Transformer(nn.Module):
     """Token embedding, a decoder or an encoder or both, and a head that scores the vocabulary.
 
-    `context_length` is the longest input. Without a `head` the hidden states are all there is.
+    `context_length` is the longest input. Without a `head` the hidden states are all there is; with
+    `Classes` in its place, there is a logit for each class of a text.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Transformer(nn.Module):
         context_length: int,
         encoder: Stack | None = None,
         decoder: Stack | None = None,
-        head: Head | None = None,
+        head: Head | Classes | None = None,
         embedding_scale: float = 1.0,
         segment_embedding: nn.Embedding | None = None,
         pooler: nn.Module | None = None,
@@ -63,15 +64,20 @@ class Transformer(nn.Module):
         self.segment_embedding = segment_embedding
         self.encoder = encoder
         self.decoder = decoder
-        self.has_head = head is not None
+        self.has_head = isinstance(head, Head)
+        self.classes = head if isinstance(head, Classes) else None
         rows, d_model = token_embedding.weight.shape
-        head = head or Head(tied=True)
+        head = head if isinstance(head, Head) else Head(tied=True)
         self.soft_cap = head.soft_cap
         self.head_scale = 1 / math.sqrt(d_model) if head.scaled else 1.0
         self.head_transform = head.transform or nn.Identity()
         self.head = None if head.tied else nn.Linear(d_model, rows, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(rows)) if head.bias else None
         self.pooler = pooler
+        found = self.classes
+        self.classifier = (
+            None if found is None else nn.Linear(d_model, found.n_classes, bias=found.bias)
+        )
 
     @property
     def stack(self) -> Stack:
@@ -90,8 +96,13 @@ class Transformer(nn.Module):
         """The matrix that turns hidden states into logits.
 
         Raises:
-            PellucidError: the model has no head.
+            PellucidError: the model has no head, or one for classes.
         """
+        if self.classifier is not None:
+            raise PellucidError(
+                "this model names the class of a text: it gives no token a probability; ask it "
+                "with pellucid classify, or take a run with a language head"
+            )
         if not self.has_head:
             raise PellucidError(
                 "this model has no head: it gives hidden states, and no token a probability"
@@ -194,9 +205,55 @@ class Transformer(nn.Module):
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
         **seen: Unpack[Seen],
-    ) -> Float[Tensor, "batch time vocab"]:
-        """Logits: of the next token after a decoder, of each token itself after an encoder."""
+    ) -> Float[Tensor, "batch time vocab"] | Float[Tensor, "batch classes"]:
+        """Logits: of the next token after a decoder, of each token itself after an encoder.
+
+        Of a model with a head for classes, those of each text: `class_logits`.
+        """
+        if self.classifier is not None:
+            return self._class_logits(ids, caches, seen)
         return self.logits(self.hidden_states(ids, caches, **seen))
+
+    def class_logits(
+        self,
+        ids: Int[Tensor, "batch time"],
+        *,
+        padding: Bool[Tensor, "batch time"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """A logit for each class of each text; `padding` is True where a token is real.
+
+        Padding may stand on either side; neither it nor neighbours change a text's logits.
+
+        Raises:
+            PellucidError: the model has no head for classes, or the texts are longer than its
+                context.
+        """
+        if self.classes is None or self.classifier is None:
+            raise PellucidError(
+                "this model has no head for classes: take a run that was trained to classify, or "
+                "train one with objective.kind = Classification"
+            )
+        if padding is not None:
+            order, padding = padding_behind(ids, padding)
+            ids = ids.gather(1, order)
+            segments = None if segments is None else segments.gather(1, order)
+        states = self.states(ids, padding=padding, segments=segments)
+        pooled = pool(states, padding, self.classes.pooling)
+        if self.pooler is not None and self.classes.pooling == "first":
+            pooled = torch.tanh(self.pooler(pooled))
+        pooled = F.dropout(pooled, self.classes.dropout, self.training)
+        return self.classifier(pooled)
+
+    def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, seen: Seen) -> Tensor:
+        given = {name for name, value in seen.items() if value is not None}
+        if caches is not None or not given <= {"padding", "segments"}:
+            others = sorted(given - {"padding", "segments"}) or ["caches"]
+            raise PellucidError(
+                f"{others[0]} was given to a model that names the class of a text: it reads each "
+                "text as a whole, one a row; pass padding alone"
+            )
+        return self.class_logits(ids, padding=seen.get("padding"), segments=seen.get("segments"))
 
     def _embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
         x = self.token_embedding(ids)

@@ -1,22 +1,51 @@
-"""What is minimised: a model's outputs and a batch in, a scalar loss in nats per token out.
+"""What is minimised: a model's outputs and a batch in, a scalar loss and its named parts out.
 
 An objective knows the equation, not the optimiser and not the architecture.
 """
 
-from pellucid.objectives.assemble import assemble
+from pellucid.objectives.assemble import assemble, assemble_advantages
+from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
+from pellucid.objectives.classification import Classification, Classifier
+from pellucid.objectives.direct_preference import DirectPreference, answer_log_p
+from pellucid.objectives.distillation import Distillation, token_divergence
 from pellucid.objectives.linear_cross_entropy import (
     LinearCrossEntropy,
     head_cross_entropy,
     linear_cross_entropy,
 )
+from pellucid.objectives.masked_tokens import MaskedTokens
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
+from pellucid.objectives.policy_gradient import PolicyGradient
+from pellucid.objectives.reference import Reference, asked, at_rest, frozen
+from pellucid.objectives.sequence_to_sequence import SequenceToSequence
+from pellucid.objectives.token_loss import TokenLoss, token_entropy
 
 __all__ = [
+    "Classification",
+    "Classifier",
+    "DirectPreference",
+    "Distillation",
+    "LazyLogits",
     "LinearCrossEntropy",
+    "MaskedTokens",
     "NextToken",
     "Objective",
+    "PolicyGradient",
+    "Reference",
+    "SequenceToSequence",
+    "TokenLoss",
+    "answer_log_p",
+    "asked",
     "assemble",
+    "assemble_advantages",
+    "at_rest",
+    "frozen",
     "head_cross_entropy",
+    "in_chunks",
     "linear_cross_entropy",
+    "row_log_p",
+    "token_divergence",
+    "token_entropy",
+    "token_log_p",
 ]

@@ -1,15 +1,124 @@
 """The one door from a config to an objective.
 
-Comes in: a `config.Objective`. Goes out: an `Objective`. No other file of this room reads a config.
+Comes in: a `config.Objective`, and the other models that it needs. Goes out: an `Objective`. No
+other file of this room reads a config.
 """
 
 from __future__ import annotations
 
-from pellucid import config
+from collections.abc import Callable
+from functools import partial
+from typing import assert_never
+
+from jaxtyping import Float
+from torch import Tensor
+
+from pellucid import config, maths
+from pellucid.batches import LanguageModel
+from pellucid.errors import ConfigError
+from pellucid.objectives.classification import Classification
+from pellucid.objectives.direct_preference import DirectPreference
+from pellucid.objectives.distillation import Distillation
+from pellucid.objectives.masked_tokens import MaskedTokens
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
+from pellucid.objectives.policy_gradient import PolicyGradient
+from pellucid.objectives.reference import Reference
+from pellucid.objectives.sequence_to_sequence import SequenceToSequence
+
+#: Added to the spread of a group's rewards, so that a group without any is not divided by 0.
+_LEAST_SPREAD = 1e-4
 
 
-def assemble(objective: config.Objective) -> Objective:
-    """The objective that `objective` describes."""
-    return NextToken(label_smoothing=objective.label_smoothing, z_loss=objective.z_loss)
+def assemble(
+    objective: config.Objective,
+    *,
+    teacher: LanguageModel | None = None,
+    reference: Reference | None = None,
+) -> Objective:
+    """The objective that `objective` describes.
+
+    Distillation needs a `teacher`, direct preference a `reference`. A policy gradient reports the
+    exact KL where it has a `reference`.
+
+    Raises:
+        ConfigError: the model that the objective needs was not given.
+    """
+    match objective:
+        case config.NextToken() | config.SupervisedFineTuning():
+            return NextToken(
+                label_smoothing=objective.label_smoothing,
+                z_loss=objective.z_loss,
+                entropy_bonus=objective.entropy_bonus,
+            )
+        case config.MaskedTokens():
+            return MaskedTokens()
+        case config.SpanCorruption():
+            return SequenceToSequence()
+        case config.SequenceToSequence():
+            return SequenceToSequence(
+                label_smoothing=objective.label_smoothing,
+                z_loss=objective.z_loss,
+                entropy_bonus=objective.entropy_bonus,
+            )
+        case config.Classification():
+            return Classification(
+                label_smoothing=objective.label_smoothing, multi_label=objective.multi_label
+            )
+        case config.Distillation():
+            return _distillation(objective, teacher)
+        case config.DirectPreference():
+            return _direct_preference(objective, reference)
+        case config.PolicyGradient():
+            return PolicyGradient(
+                beta=objective.beta,
+                kl=objective.kl,
+                temperature=objective.temperature,
+                entropy_bonus=objective.entropy_bonus,
+                reference=reference,
+            )
+        case _:
+            assert_never(objective)
+
+
+def _distillation(objective: config.Distillation, teacher: LanguageModel | None) -> Distillation:
+    if teacher is None:
+        raise ConfigError(
+            "objective Distillation learns from another model, and none was given: name its run "
+            "in objective.teacher"
+        )
+    return Distillation(
+        teacher,
+        divergence=objective.divergence,
+        temperature=objective.temperature,
+        hard_weight=objective.hard_weight,
+    )
+
+
+def _direct_preference(
+    objective: config.DirectPreference, reference: Reference | None
+) -> DirectPreference:
+    if reference is None:
+        raise ConfigError(
+            "objective DirectPreference compares the model with the one it began as, and there is "
+            "none: start from a trained run"
+        )
+    return DirectPreference(
+        reference,
+        beta=objective.beta,
+        loss=objective.loss,
+        label_smoothing=objective.label_smoothing,
+    )
+
+
+def assemble_advantages(
+    objective: config.PolicyGradient,
+) -> Callable[[Float[Tensor, "prompts samples"]], Float[Tensor, "prompts samples"]]:
+    """From the rewards of each prompt's answers to their advantages."""
+    match objective.estimator:
+        case "rloo":
+            return maths.rloo_advantages
+        case "grpo":
+            return partial(maths.grpo_advantages, eps=_LEAST_SPREAD)
+        case _:
+            assert_never(objective.estimator)

@@ -27,12 +27,21 @@ _CHUNK_LOGITS = 2**22
 _LEAST_ROWS = 256
 
 
+def chunk_rows(vocab_size: int) -> int:
+    """How many rows of logits are alive at a time."""
+    return max(_LEAST_ROWS, _CHUNK_LOGITS // vocab_size)
+
+
 class LinearCrossEntropy(NamedTuple):
-    """The scalar to minimise, and what it is made of: per token, without gradient, in float32."""
+    """The scalar to minimise, and what it is made of: per token, without gradient, in float32.
+
+    `hits` is 1 where no logit is larger than the target's, else 0.
+    """
 
     loss: Float[Tensor, ""]
     token_losses: Float[Tensor, " tokens"]
     log_z: Float[Tensor, " tokens"]
+    hits: Float[Tensor, " tokens"]
 
 
 def linear_cross_entropy(
@@ -52,10 +61,10 @@ def linear_cross_entropy(
 
     With `soft_cap` c the logits are c tanh(z / c).
 
-    Positions whose target is `IGNORED` add nothing, and get a token loss of 0 and a gradient of
-    exactly 0. Under autocast the matrix products are taken in its dtype; the softmax, the losses
-    and their sum are float32 always. `token_losses` are the plain -log p of the target, whatever
-    the smoothing.
+    Positions whose target is `IGNORED` add nothing, and get a token loss of 0, no hit and a
+    gradient of exactly 0. Under autocast the matrix products are taken in its dtype; the softmax,
+    the losses and their sum are float32 always. `token_losses` are the plain -log p of the target,
+    whatever the smoothing.
 
     Units:
         Nats.
@@ -109,20 +118,20 @@ class _Function(torch.autograd.Function):
         divisor: float,
         smoothing: tuple[float, float],
         soft_cap: float | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         by_hidden, by_weight, by_bias = ctx.needs_input_grad[:3]
         label_smoothing, z_loss = smoothing
         matrix = weight.to(hidden.dtype)
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         n, vocab = hidden.shape[0], weight.shape[0]
         token_losses = torch.zeros(n, dtype=wide, device=hidden.device)
-        log_z = torch.zeros_like(token_losses)
+        log_z, hits = torch.zeros_like(token_losses), torch.zeros_like(token_losses)
         penalty = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
         # The sum over chunks is kept wide: bf16 would forget the small addends.
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
-        rows = max(_LEAST_ROWS, _CHUNK_LOGITS // vocab)
+        rows = chunk_rows(vocab)
         for start in range(0, n, rows):
             part = slice(start, min(start + rows, n))
             here = hidden[part]
@@ -145,6 +154,7 @@ class _Function(torch.autograd.Function):
             z = top + total.log()
             token_losses[part] = (z - score) * seen
             log_z[part] = z
+            hits[part] = (score >= top) * seen
             if label_smoothing or z_loss:
                 extra = label_smoothing * (score - mean) + z_loss * z.square()
                 penalty += (extra * seen).sum()
@@ -167,8 +177,8 @@ class _Function(torch.autograd.Function):
                 grad_weight += narrow.t() @ here
         by_matrix = grad_weight.to(weight.dtype) if by_weight else None
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
-        ctx.mark_non_differentiable(token_losses, log_z)
-        return (token_losses.sum() + penalty) / divisor, token_losses, log_z
+        ctx.mark_non_differentiable(token_losses, log_z, hits)
+        return (token_losses.sum() + penalty) / divisor, token_losses, log_z, hits
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,8 +1,11 @@
 """The numbers of an event under the names that every tool shows them by.
 
-    train/loss_nats  train/grad_norm  train/log_z         one for each update
+    train/loss_nats  train/grad_norm  train/log_z         one for each update, and every other part
+                                                          of the loss by its name
     train/learning_rate  train/tokens_per_second  train/memory_bytes  train/tokens
-    held_out/loss_nats  held_out/bits_per_byte
+    held_out/loss_nats  held_out/bits_per_byte            and every other measure by its name
+
+Where the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
 
 Comes in: events. Goes out: steps with named numbers. It does not know the tools.
 """
@@ -21,24 +24,15 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
     match event:
         case events.Logged():
             first = event.step - len(event.losses) + 1
-            each = zip(event.losses, event.grad_norms, event.log_z, strict=True)
-            for step, (loss, norm, log_z) in enumerate(each, start=first):
-                numbers: Numbers = {
-                    "train/loss_nats": loss,
-                    "train/grad_norm": norm,
-                    "train/log_z": log_z,
-                }
-                if step == event.step:
+            for i, (loss, norm) in enumerate(zip(event.losses, event.grad_norms, strict=True)):
+                numbers: Numbers = {"train/loss_nats": loss, "train/grad_norm": norm}
+                numbers |= {f"train/{name}": values[i] for name, values in event.parts}
+                if first + i == event.step:
                     numbers |= _of_the_report(event)
-                yield step, numbers
+                yield first + i, numbers
         case events.Evaluated():
-            yield (
-                event.step,
-                {
-                    "held_out/loss_nats": event.loss_nats,
-                    "held_out/bits_per_byte": event.bits_per_byte,
-                },
-            )
+            measured = {f"held_out/{name}": value for name, value in event.measures}
+            yield event.step, {"held_out/loss_nats": event.loss_nats, **measured}
         case _:
             return
 
@@ -46,8 +40,8 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
 def _of_the_report(event: events.Logged) -> Numbers:
     numbers: Numbers = {
         "train/learning_rate": event.learning_rate,
-        "train/tokens_per_second": event.tokens_per_second,
-        "train/tokens": float(event.tokens),
+        f"train/{event.unit}_per_second": event.tokens_per_second,
+        f"train/{event.unit}": float(event.tokens),
     }
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)

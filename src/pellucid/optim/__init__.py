@@ -8,6 +8,7 @@ from pellucid.optim.clipping import Gate, gate
 from pellucid.optim.grouping import Group, Groups, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
+from pellucid.optim.proximal import Penalty, penalties_of
 
 __all__ = [
     "Gate",
@@ -15,8 +16,10 @@ __all__ = [
     "Groups",
     "Muon",
     "Optimiser",
+    "Penalty",
     "assemble_optimiser",
     "assemble_schedule",
     "gate",
     "group",
+    "penalties_of",
 ]

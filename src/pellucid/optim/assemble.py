@@ -18,13 +18,21 @@ from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
 from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
+from pellucid.optim.proximal import penalties_of
 
 
 def assemble_optimiser(
-    optimiser: config.Optimiser, named: Iterable[tuple[str, nn.Parameter]]
+    optimiser: config.Optimiser,
+    named: Iterable[tuple[str, nn.Parameter]],
+    penalties: Iterable[config.ElasticNet] = (),
 ) -> Optimiser:
-    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters."""
+    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters.
+
+    Raises:
+        ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
+    """
     names = dict(named)
+    parts: list[torch.optim.Optimizer]
     groups = group(names.items())
     match optimiser:
         case config.AdamW():
@@ -49,17 +57,25 @@ def assemble_optimiser(
                 )
             ]
         case config.Muon():
-            muon = Muon(
-                groups.hidden.parameters.values(),
-                lr=optimiser.learning_rate,
-                momentum=optimiser.momentum,
-                weight_decay=optimiser.weight_decay,
-                newton_schulz_steps=optimiser.newton_schulz_steps,
-            )
-            parts = [muon, _adamw(optimiser.rest, [groups.embeddings, groups.vectors])]
+            rest = [groups.embeddings, groups.vectors]
+            # torch's refuse to have nothing to do, as where adapters are all that moves
+            parts = [_muon(optimiser, groups.hidden)] if groups.hidden.parameters else []
+            if any(other.parameters for other in rest):
+                parts.append(_adamw(optimiser.rest, rest))
         case _:
             assert_never(optimiser)
-    return Optimiser(parts, names, groups.every)
+    strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in penalties)
+    return Optimiser(parts, names, groups.every, penalties_of(strengths, names))
+
+
+def _muon(muon: config.Muon, hidden: Group) -> torch.optim.Optimizer:
+    return Muon(
+        hidden.parameters.values(),
+        lr=muon.learning_rate,
+        momentum=muon.momentum,
+        weight_decay=muon.weight_decay,
+        newton_schulz_steps=muon.newton_schulz_steps,
+    )
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:

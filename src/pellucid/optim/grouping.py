@@ -13,6 +13,8 @@ from torch import nn
 
 #: How torch names the lengths of the rows under weight norm: a matrix of one column.
 _LENGTHS = ".parametrizations.weight.original0"
+#: What reads the last states: a row for each token, or for each class.
+_HEADS = ("head.", "classifier.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
 
     Matrices shrink under weight decay; gains and biases do not: their scale is their meaning.
     Embeddings, tables of positions and the head are matrices by shape, but each row is a vector of
-    its own, of a token or a distance: they decay, and are never orthogonalised. The lengths that
-    weight norm keeps apart from directions are gains.
+    its own, of a token, a distance or a class: they decay, and are never orthogonalised. The
+    lengths that weight norm keeps apart from directions are gains.
     """
     hidden: dict[str, nn.Parameter] = {}
     embeddings: dict[str, nn.Parameter] = {}
@@ -59,9 +61,12 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
             continue
         if parameter.ndim < 2 or name.endswith(_LENGTHS):
             vectors[name] = parameter
-        elif "embedding" in name or ".positions." in name or name.startswith("head."):
+        elif "embedding" in name or ".positions." in name or name.startswith(_HEADS):
             embeddings[name] = parameter
         else:
+            # The two matrices of an adapter are hidden ones too: each multiplies hidden states, so
+            # what Muon says of a matrix holds of each. Decay draws their product, and not the
+            # weights beside them, towards zero: back to the base.
             hidden[name] = parameter
     return Groups(
         hidden=Group("hidden matrices", True, hidden),

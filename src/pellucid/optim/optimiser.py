@@ -6,15 +6,17 @@ model, and the optimiser's state as named tensors. It does not know what is bein
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from pellucid.errors import CheckpointError
 from pellucid.optim.clipping import Gate
 from pellucid.optim.grouping import Group
+from pellucid.optim.proximal import Penalty
 
 
 class Optimiser:
@@ -25,10 +27,19 @@ class Optimiser:
         parts: Sequence[torch.optim.Optimizer],
         names: Mapping[str, nn.Parameter],
         groups: Sequence[Group],
+        penalties: Iterable[Penalty] = (),
     ) -> None:
         self.parts = tuple(parts)
         self.groups = tuple(groups)
+        self.penalties = tuple(penalties)
         self._names = dict(names)
+        # torch keeps these tables, and the learning rate in them is set anew at each step
+        self._options: dict[nn.Parameter, dict[str, Any]] = {
+            parameter: options
+            for part in parts
+            for options in part.param_groups
+            for parameter in options["params"]
+        }
         self._peaks = [[float(options["lr"]) for options in part.param_groups] for part in parts]
 
     @property
@@ -37,7 +48,10 @@ class Optimiser:
         return float(self.parts[0].param_groups[0]["lr"])
 
     def step(self, gate: Gate, factor: float) -> None:
-        """One update at `factor` times the peak learning rates; clipped and gated on the device."""
+        """One update at `factor` times the peak learning rates; clipped and gated on the device.
+
+        Then the proximal step of each penalty, at the learning rate of its parameter.
+        """
         for part, peaks in zip(self.parts, self._peaks, strict=True):
             for options, peak in zip(part.param_groups, peaks, strict=True):
                 options["lr"] = peak * factor
@@ -46,6 +60,13 @@ class Optimiser:
             fused = cast("Any", part)
             fused.grad_scale, fused.found_inf = gate.divisor, gate.blocked
             part.step()
+        for penalty in self.penalties:
+            penalty.step(float(self._options[penalty.parameter]["lr"]), gate.blocked)
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """What the weights cost as they are; None where nothing is penalised."""
+        costs = [penalty.value() for penalty in self.penalties]
+        return torch.stack([cost.float() for cost in costs]).sum() if costs else None
 
     def gradients(self) -> list[Tensor]:
         """The gradients there are, in the order of the parameters."""

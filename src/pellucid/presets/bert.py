@@ -13,7 +13,8 @@ zero, 1,000,000 steps of 256 sequences, dropout .1. `minilm-l6`: its model card,
 after 500 steps of warm-up, 100,000 steps of 1,024; what it does not say is BERT's. Its layers were
 made with Wang et al. 2020, "MiniLM".
 
-What they were trained for (masked words, pairs of sentences) is an objective of its own.
+They were trained to fill masked words; their second objective, which of two sentences follows the
+other, is left out, as RoBERTa has it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pellucid.config import (
     LayerNorm,
     Learned,
     Linear,
+    MaskedTokens,
     MultiHead,
     NoHead,
     Normal,
@@ -48,7 +50,12 @@ _NORM = LayerNorm(eps=1e-12, bias=True)
 def _bert(*, n_layers: int, n_heads: int, d_model: int) -> Run:
     return replace(
         GPT2,
-        text=replace(GPT2.text, tokenizer=WordPiece(vocab_size=30_522, lowercase=True)),
+        text=replace(
+            GPT2.text,
+            tokenizer=WordPiece(vocab_size=30_521, lowercase=True),
+            special=("mask",),
+        ),
+        objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
         model=Transformer(
             vocab_size=30_522,
             context_length=512,

@@ -11,7 +11,8 @@ Recipe: section 3.1: 2^19 steps of 128 sequences of 512 tokens, dropout .1 (1.1:
 trains with Adafactor and an inverse square root of the step, neither of which is here: optimiser,
 schedule and first weights are usual ones in their place (BERT's AdamW and straight line; Xavier).
 
-What they were trained for (spans that are left out) is an objective of its own.
+They were trained to write the spans that are left out: 15% of the tokens, three on average
+(section 3.1.4), each with one of a hundred sentinel tokens.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pellucid.config import (
     PreNorm,
     RMSNorm,
     Run,
+    SpanCorruption,
     Stack,
     Steps,
     Transformer,
@@ -66,7 +68,12 @@ def _t5(*, n_layers: int, n_heads: int, d_model: int, feed_forward: FeedForward)
     )
     return replace(
         GPT2,
-        text=replace(GPT2.text, tokenizer=BytePairs(vocab_size=32_128)),
+        text=replace(
+            GPT2.text,
+            tokenizer=BytePairs(vocab_size=32_000),
+            special=("sentinels",),
+        ),
+        objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
         model=Transformer(
             vocab_size=32_128,
             context_length=512,

@@ -18,6 +18,7 @@ from pellucid.presets.gpt2 import GPT2, GPT2_LARGE, GPT2_MEDIUM, GPT2_XL
 from pellucid.presets.llama import LLAMA2_7B, LLAMA3_2_1B, LLAMA3_8B
 from pellucid.presets.mistral import MISTRAL_7B
 from pellucid.presets.nano import NANO
+from pellucid.presets.nano_stacks import NANO_ENCODER, NANO_PAIR
 from pellucid.presets.olmo import OLMO2_1B
 from pellucid.presets.pythia import PYTHIA_1B, PYTHIA_70M, PYTHIA_160M, PYTHIA_410M
 from pellucid.presets.qwen import QWEN2_0_5B, QWEN3_0_6B, QWEN3_1_7B
@@ -26,7 +27,7 @@ from pellucid.presets.transformer import TRANSFORMER_BASE, TRANSFORMER_BIG
 
 #: The presets of each family, the oldest first after our own.
 FAMILIES: Mapping[str, Mapping[str, Run]] = {
-    "pellucid": {"nano": NANO},
+    "pellucid": {"nano": NANO, "nano-encoder": NANO_ENCODER, "nano-pair": NANO_PAIR},
     "Transformer": {"transformer-base": TRANSFORMER_BASE, "transformer-big": TRANSFORMER_BIG},
     "BERT": {"bert-base": BERT_BASE, "bert-large": BERT_LARGE, "minilm-l6": MINILM_L6},
     "GPT-2": {

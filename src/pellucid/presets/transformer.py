@@ -27,9 +27,9 @@ from pellucid.config import (
     Initialisation,
     LayerNorm,
     MultiHead,
-    NextToken,
     PostNorm,
     Run,
+    SequenceToSequence,
     Sinusoidal,
     Stack,
     Steps,
@@ -73,7 +73,7 @@ def _transformer(*, n_heads: int, d_model: int, dropout: float, steps: int) -> R
                 weights=Xavier(), embedding_std=d_model**-0.5, outputs="plain"
             ),
         ),
-        objective=NextToken(label_smoothing=0.1, z_loss=0.0),
+        objective=SequenceToSequence(label_smoothing=0.1),
         optimiser=Adam(learning_rate=(4000 * d_model) ** -0.5, betas=(0.9, 0.98), eps=1e-9, l2=0.0),
         schedule=Cosine(warm_up=4000 / steps, final=(4000 / steps) ** 0.5),
         training=replace(

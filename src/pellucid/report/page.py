@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from html import escape
 
 from pellucid.display import visible
+from pellucid.display.names import news, one_of
 from pellucid.display.numbers import duration, short
-from pellucid.report.chart import Across, Chart, svg
-from pellucid.report.sections import facts_table, figure, happenings, samples
+from pellucid.report.chart import svg
+from pellucid.report.charts import charts
+from pellucid.report.sections import example, facts_table, figure, happenings, samples
 from pellucid.report.story import Story
 from pellucid.report.style import CSS
+from pellucid.training import events
 from pellucid.version import __version__
 
 Facts = Sequence[tuple[str, str]]
@@ -45,6 +48,7 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
 <main>
 <section id="curves" aria-labelledby="curves-head"><h2 id="curves-head">Curves</h2>
 <div class="charts">{"".join(figure(chart, svg(chart)) for chart in charts(story))}</div></section>
+{example(story.examples)}
 <section id="samples" aria-labelledby="samples-head">
 <h2 id="samples-head">How it learnt to speak</h2>{samples(story.samples)}</section>
 <section id="events" aria-labelledby="events-head"><h2 id="events-head">Events</h2>
@@ -75,71 +79,6 @@ and runs no script.</footer>
 """
 
 
-def charts(story: Story) -> tuple[Chart, ...]:
-    """The six charts of a run."""
-
-    def chart(
-        key: str,
-        title: str,
-        says: str,
-        *curves: str,
-        across: tuple[Across, ...] = (),
-        from_zero: bool = False,
-        logarithmic: bool = False,
-    ) -> Chart:
-        return Chart(
-            key=key,
-            title=title,
-            says=says,
-            curves=tuple(getattr(story, curve) for curve in curves),
-            across=across,
-            resumed_at=story.resumed_at,
-            last_step=story.step,
-            from_zero=from_zero,
-            logarithmic=logarithmic,
-        )
-
-    guessing, clip = story.guessing_nats, story.clip_norm
-    even = () if guessing is None else (Across("ln V: guessing evenly", guessing),)
-    clipped = () if clip is None else (Across(f"clipped at {clip:g}", clip),)
-    return (
-        chart(
-            "loss",
-            "Loss, nats per token",
-            "Lower is better. Where held-out text gets worse while training text gets better, the "
-            "text is being learnt by heart.",
-            "loss",
-            "held_out",
-            across=even,
-            from_zero=True,
-        ),
-        chart(
-            "bits",
-            "Held-out bits per byte",
-            "The same loss for each byte of text: comparable between tokenizers.",
-            "bits_per_byte",
-        ),
-        chart(
-            "gradient",
-            "Gradient norm, before clipping",
-            ("" if clip is None else "What is above the dashed line is scaled down to it. ")
-            + "A logarithmic axis.",
-            "grad_norms",
-            across=clipped,
-            logarithmic=True,
-        ),
-        chart("rate", "Learning rate", "How far one update goes.", "learning_rate", from_zero=True),
-        chart("speed", "Speed, tokens per second", "Of training alone.", "speed", from_zero=True),
-        chart(
-            "logz",
-            "log Z, nats",
-            "The logarithm of what softmax divides by. A steady climb or fall is a drift of all "
-            "logits, which the loss does not see.",
-            "log_z",
-        ),
-    )
-
-
 def _in_a_sentence(story: Story) -> str:
     total = "" if story.total_steps is None else f" of {story.total_steps:,}"
     return f"{story.step:,}{total} steps; {story.ended}."
@@ -147,20 +86,20 @@ def _in_a_sentence(story: Story) -> str:
 
 def _tiles(story: Story) -> str:
     best, last = story.best, story.last
-    held_out = story.held_out.points
+    held_out, per = story.held_out.points, f"nats per {one_of(story.unit)}"
     tiles = [("steps", f"{story.step:,}", f"of {story.total_steps:,}" if story.total_steps else "")]
     if best is not None:
         tiles += [
-            ("best held-out", f"{best.bits_per_byte:.4f}", f"bits per byte, at step {best.step:,}"),
-            ("its loss", f"{best.loss_nats:.4f}", "nats per token"),
+            *_telling(best),
+            ("its loss", f"{best.loss_nats:.4f}", per),
         ]
     if held_out and best is not None and held_out[-1][0] != best.step:
-        tiles.append(("last held-out", f"{held_out[-1][1]:.4f}", "nats per token"))
+        tiles.append(("last held-out", f"{held_out[-1][1]:.4f}", per))
     if last is not None:
         tiles += [
-            ("training loss", f"{last.loss:.4f}", f"nats per token, {len(last.losses)} updates"),
-            ("read", short(last.tokens), "tokens"),
-            ("speed", short(last.tokens_per_second), "tokens per second, at the end"),
+            ("training loss", f"{last.loss:.4f}", f"{per}, {len(last.losses)} updates"),
+            ("read", short(last.tokens), last.unit),
+            ("speed", short(last.tokens_per_second), f"{last.unit} per second, at the end"),
         ]
         if story.ended.startswith("not over"):
             tiles.append(("left", duration(last.seconds_left), "at this speed"))
@@ -168,6 +107,15 @@ def _tiles(story: Story) -> str:
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(unit)}</small></dd></div>"
         for name, value, unit in tiles
     )
+
+
+def _telling(best: events.Evaluated) -> list[tuple[str, str, str]]:
+    """The measure that says most of the best checkpoint, where anything was measured."""
+    told = news(best.measures)
+    if not told:
+        return [("best held-out", f"step {best.step:,}", "")]
+    measure, value = told[0]
+    return [("best held-out", measure.number(value), f"{measure.title}, at step {best.step:,}")]
 
 
 def _policy() -> str:

@@ -10,6 +10,7 @@ from html import escape
 from typing import TypeVar
 
 from pellucid.display import visible
+from pellucid.display.example import example_lines
 from pellucid.report.chart import Chart, described
 from pellucid.report.story import Series
 from pellucid.training import events
@@ -61,6 +62,26 @@ def _numbers(curve: Series) -> str:
         f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
         rows,
     )
+
+
+def example(shown: Sequence[events.Example]) -> str:
+    """One example as it is trained, where that was recorded."""
+    tables = "".join(
+        '<div class="scroll" tabindex="0" role="region" aria-label="an example as a table">'
+        f"<pre>{escape(_lines(each))}</pre></div>"
+        for each in shown[:1]
+    )
+    if not tables:
+        return ""
+    return (
+        '<section id="example" aria-labelledby="example-head">'
+        f'<h2 id="example-head">What is learnt from an example</h2>{tables}</section>'
+    )
+
+
+def _lines(shown: events.Example) -> str:
+    """The table of the terminal."""
+    return "\n".join(visible(line) for line in example_lines(shown))
 
 
 def samples(sampled: Sequence[events.Sampled]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pellucid.display.names import Measured, in_order, measured, nats_per
 from pellucid.training import events
 
 #: No curve has more points: more are joined into the means of equal stretches of updates.
@@ -49,11 +50,13 @@ class Story:
     last: events.Logged | None
     loss: Series
     held_out: Series
-    bits_per_byte: Series
+    measures: tuple[tuple[Measured, Series], ...]
     grad_norms: Series
     learning_rate: Series
     speed: Series
-    log_z: Series
+    parts: tuple[tuple[Measured, Series], ...]
+    unit: str
+    examples: tuple[events.Example, ...]
     samples: tuple[events.Sampled, ...]
     happenings: tuple[tuple[int, str], ...]
     resumed_at: tuple[int, ...]
@@ -66,6 +69,8 @@ def tell(happened: Sequence[events.Event], name: str) -> Story:
     evaluated = [e for e in happened if isinstance(e, events.Evaluated)]
     resumed = [e for e in happened if isinstance(e, events.Resumed)]
     bests = [e for e in evaluated if e.best]
+    units = [e.unit for e in (*logged, *evaluated)] or ([started.unit] if started else ["tokens"])
+    nats = nats_per(units[-1])
     totals = [e.total_steps for e in happened if isinstance(e, events.Started | events.Resumed)]
     return Story(
         name=name if started is None else started.name,
@@ -77,18 +82,54 @@ def tell(happened: Sequence[events.Event], name: str) -> Story:
         clip_norm=logged[-1].clip_norm if logged else None,
         best=bests[-1] if bests else None,
         last=logged[-1] if logged else None,
-        loss=_joined("training loss", "nats/token", logged, "losses"),
-        held_out=_plain("held-out loss", "nats/token", [(e.step, e.loss_nats) for e in evaluated]),
-        bits_per_byte=_plain(
-            "held-out bits per byte", "bits/byte", [(e.step, e.bits_per_byte) for e in evaluated]
+        loss=_joined("training loss", nats, [(e.step, e.losses) for e in logged]),
+        held_out=_plain("held-out loss", nats, [(e.step, e.loss_nats) for e in evaluated]),
+        measures=_measures(evaluated),
+        grad_norms=_joined(
+            "gradient norm before clipping", "", [(e.step, e.grad_norms) for e in logged]
         ),
-        grad_norms=_joined("gradient norm before clipping", "", logged, "grad_norms"),
         learning_rate=_plain("learning rate", "", [(e.step, e.learning_rate) for e in logged]),
-        speed=_plain("speed", "tokens/s", [(e.step, e.tokens_per_second) for e in logged]),
-        log_z=_joined("log Z", "nats", logged, "log_z"),
+        speed=_plain("speed", f"{units[-1]}/s", [(e.step, e.tokens_per_second) for e in logged]),
+        parts=_parts(logged),
+        unit=units[-1],
+        examples=tuple(e for e in happened if isinstance(e, events.Example)),
         samples=tuple(e for e in happened if isinstance(e, events.Sampled)),
         happenings=tuple((e.step, said) for e in happened if (said := _happening(e))),
         resumed_at=tuple(e.step for e in resumed),
+    )
+
+
+def _measures(evaluated: Sequence[events.Evaluated]) -> tuple[tuple[Measured, Series], ...]:
+    """A curve for every measure that was taken, the most telling first."""
+    found = {name: value for event in evaluated for name, value in event.measures}
+    return tuple(
+        (
+            measure,
+            _plain(
+                f"held-out {measure.title}",
+                measure.unit,
+                [
+                    (event.step, value)
+                    for event in evaluated
+                    if (value := event.measure(measure.name)) is not None
+                ],
+            ),
+        )
+        for measure, _ in in_order(found.items())
+    )
+
+
+def _parts(logged: Sequence[events.Logged]) -> tuple[tuple[Measured, Series], ...]:
+    """A curve for every part of the loss."""
+    names = dict.fromkeys(name for event in logged for name, _ in event.parts)
+    return tuple(
+        (
+            part,
+            _joined(
+                part.title, part.unit, [(event.step, event.part(part.name)) for event in logged]
+            ),
+        )
+        for part in map(measured, names)
     )
 
 
@@ -138,12 +179,11 @@ def _plain(name: str, unit: str, points: Sequence[tuple[int, float]]) -> Series:
     return Series(name, unit, tuple(kept), updates, len(points) - len(finite))
 
 
-def _joined(name: str, unit: str, logged: Iterable[events.Logged], field: str) -> Series:
-    """A curve of what every single update measured."""
+def _joined(name: str, unit: str, reports: Iterable[tuple[int, tuple[float, ...]]]) -> Series:
+    """A curve of what every single update measured; each report names its last update."""
     every: list[tuple[int, float]] = []
-    for event in logged:
-        values: tuple[float, ...] = getattr(event, field)
-        first = event.step - len(values) + 1
+    for last, values in reports:
+        first = last - len(values) + 1
         every += [(first + i, value) for i, value in enumerate(values)]
     finite = [(step, value) for step, value in every if math.isfinite(value)]
     stretch = math.ceil(len(finite) / MOST_POINTS) or 1

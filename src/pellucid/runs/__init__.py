@@ -4,6 +4,8 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.answering import answer
+from pellucid.runs.classify import Classified, ClassShare, classify, has_several_labels
 from pellucid.runs.convert import Exported, Imported, export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
@@ -21,6 +23,8 @@ from pellucid.runs.verify import ResumeProof, verify_resume
 
 __all__ = [
     "POOLS",
+    "ClassShare",
+    "Classified",
     "CorpusReport",
     "Evaluation",
     "Exported",
@@ -37,8 +41,10 @@ __all__ = [
     "RunFolder",
     "Score",
     "ScoredToken",
+    "answer",
     "attach",
     "beam_search",
+    "classify",
     "count_corpus",
     "embed",
     "evaluate",
@@ -46,6 +52,7 @@ __all__ = [
     "export_run",
     "fill",
     "generate",
+    "has_several_labels",
     "import_model",
     "kind_of",
     "load",

@@ -1,32 +1,31 @@
-"""From a config, a tokenizer and prepared text to everything the loop needs.
+"""From a config, a tokenizer and a task to everything the loop needs.
 
 Comes in: choices and data. Goes out: a `Job`. It does not run it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import assert_never
 
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint
+from pellucid.checkpoints import Checkpoint, load_model_tensors
 from pellucid.config import encode
 from pellucid.errors import ConfigError
-from pellucid.model import Transformer, assemble
-from pellucid.objectives import Objective
-from pellucid.objectives import assemble as assemble_objective
+from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
-from pellucid.runs.evaluation import evaluate_tokens, prefix
 from pellucid.runs.folder import RunFolder
-from pellucid.runs.plan import count_steps, device_name, find_device, find_precision
-from pellucid.runs.speak import speak
-from pellucid.text import Order, PreparedText, Tokenizer
+from pellucid.runs.plan import device_name, find_precision
+from pellucid.runs.start import fill_body
+from pellucid.runs.tasks import Task
+from pellucid.text import Tokenizer
 from pellucid.training import Job, Precision, accumulate
 from pellucid.version import __version__
 
@@ -48,24 +47,31 @@ def with_vocabulary(run: config.Run, tokenizer: Tokenizer) -> config.Run:
     return run
 
 
+def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run:
+    """The config with its classes known: those of the data, where none were chosen."""
+    head = run.model.head
+    if not isinstance(head, config.ClassificationHead) or head.classes is not None:
+        return run
+    return replace(run, model=replace(run.model, head=replace(head, classes=classes)))
+
+
 def resolve(
-    run: config.Run, model: Transformer, objective: Objective, order: Order
+    run: config.Run, model: Transformer, task: Task
 ) -> tuple[config.Plan, float, str | None]:
     """The plan of a new run, the seconds a step takes, and why nothing is compiled if asked to be.
 
-    The model is moved to its device and compiled where the plan says so.
+    The model is compiled where the plan says so.
     """
     settings = run.training
-    device = find_device(settings.device)
-    precision = cast('Literal["float32", "bfloat16"]', find_precision(settings.precision, device))
+    device = model.device
+    precision = find_precision(settings.precision, device)
     wants = settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")
     problem = compiler_problem(device) if wants else None
-    model.to(device)
     if wants and problem is None:
         compile_blocks(model)
-    seconds = _seconds_per_step(run, model, objective, order, device, precision)
+    seconds = _seconds_per_step(run, model, task, precision)
     plan = config.Plan(
-        total_steps=count_steps(run, lambda: seconds),
+        total_steps=count_steps(run.training, task, lambda: seconds),
         threads=torch.get_num_threads(),
         device=str(device),
         precision=precision,
@@ -76,17 +82,34 @@ def resolve(
     return plan, seconds, problem
 
 
+def count_steps(
+    settings: config.Training, task: Task, seconds_per_step: Callable[[], float]
+) -> int:
+    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
+    rows = settings.batch_size
+    match settings.budget:
+        case config.Steps(count=count):
+            return count
+        case config.Tokens(count=count):
+            return math.ceil(count / (rows * task.tokens_per_row))
+        case config.Epochs(count=count):
+            return max(1, round(count * task.rows_per_epoch / rows))
+        case config.Minutes(count=count):
+            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
+            # take their share
+            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
+        case _:
+            assert_never(settings.budget)
+
+
 def _seconds_per_step(
     run: config.Run,
     model: Transformer,
-    objective: Objective,
-    order: Order,
-    device: torch.device,
+    task: Task,
     precision: Precision,
 ) -> float:
-    """How long forward and backward of one update take; no weight moves."""
-    settings = run.training
-    batch = order.batch(0, settings.batch_size)
+    """How long batch, forward and backward of one update take; no weight moves."""
+    settings, device = run.training, model.device
     # running statistics of norms move with every pass, and a pass for timing is none
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     seconds = 0.0
@@ -94,8 +117,8 @@ def _seconds_per_step(
         started = time.perf_counter()
         accumulate(
             model,
-            objective,
-            batch,
+            task.objective,
+            task.batch(0, settings.batch_size),
             accumulation=settings.accumulation,
             device=device,
             precision=precision,
@@ -112,62 +135,33 @@ def _seconds_per_step(
     return seconds
 
 
-def build_order(run: config.Run, text: PreparedText) -> Order:
-    """The order in which the training split is seen.
-
-    Raises:
-        TextError: there are fewer tokens than one context.
-    """
-    return Order(
-        text.train.tokens,
-        context_length=run.model.context_length,
-        seed=run.seed,
-        documents=text.train.starts if run.training.documents_apart else None,
-    )
-
-
-def build_model(run: config.Run) -> tuple[Transformer, Objective]:
-    """The model with its first weights, and the objective."""
-    return assemble(run.model, seed=run.seed), assemble_objective(run.objective)
+def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
+    """The model with its first weights: drawn, and where it starts from others, those."""
+    model = assemble(run.model, seed=run.seed)
+    if run.start is not None:
+        fill_body(model, load_model_tensors(folder.start), torch.device("cpu"))
+    assemble_trained(model, run.trained, seed=run.seed)
+    return model.to(device)
 
 
 def build_job(
-    run: config.Run,
-    plan: config.Plan,
-    folder: RunFolder,
-    *,
-    model: Transformer,
-    objective: Objective,
-    order: Order,
-    tokenizer: Tokenizer,
-    text: PreparedText,
+    run: config.Run, plan: config.Plan, folder: RunFolder, model: Transformer, task: Task
 ) -> Job:
     """Everything the loop needs, joined."""
-    held_out, n_bytes = prefix(
-        text.held_out.tokens, text.held_out.n_bytes, tokenizer, run.training.evaluate_tokens
-    )
-
-    def evaluate() -> tuple[float, float, int]:
-        result = evaluate_tokens(
-            model,
-            held_out,
-            n_bytes=n_bytes,
-            precision=plan.precision,
-            documents=text.held_out.starts if run.training.documents_apart else None,
-        )
-        return result.loss_nats, result.bits_per_byte, result.tokens
-
     return Job(
         model=model,
-        objective=objective,
-        optimiser=assemble_optimiser(run.optimiser, model.named_parameters()),
+        objective=task.objective,
+        optimiser=assemble_optimiser(
+            run.optimiser, model.named_parameters(), penalties=run.penalties
+        ),
         schedule=assemble_schedule(run.schedule, total=plan.total_steps),
         settings=run.training,
         plan=plan,
         seed=run.seed,
-        batch=order.batch,
-        evaluate=evaluate,
-        sample=lambda step: speak(model, tokenizer, run.training.sentence, step),
+        batch=task.batch,
+        evaluate=lambda: task.evaluate(plan.precision),
+        sample=task.sample,
+        unit=task.unit,
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, "config": encode(run), "plan": encode(plan)},
         aside=folder.aside,

@@ -1,4 +1,4 @@
-"""From what a user says to a whole config: preset, file, settings, flags, in that order.
+"""From what a user says to a whole config: preset, start, goal, file, settings, flags, in order.
 
 Comes in: names, paths and assignments. Goes out: a `config.Run`, or a refusal. It does not know how
 a run is made of it.
@@ -7,26 +7,73 @@ a run is made of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.config import run_from_table
+from pellucid.config import encode, overlay, run_from_table
 from pellucid.errors import ConfigError
-from pellucid.presets import find
+from pellucid.presets import Goal, find, find_goal
 from pellucid.runs.load import read_toml
+from pellucid.runs.start import config_of
+
+#: Which kind of rows each objective learns from.
+_ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
+    config.SequenceToSequence: config.Pairs,
+    config.Classification: config.Labelled,
+    config.SupervisedFineTuning: config.Conversations,
+    config.DirectPreference: config.Preferences,
+    config.PolicyGradient: config.Prompts,
+}
+#: What `--lora RANK` adapts: every linear layer of every block.
+_LORA_TARGETS = ("*.blocks.*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """How long to train; at most one of these is given."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+    epochs: float | None = None
+
+    def budget(self) -> config.Budget | None:
+        """The one that is given.
+
+        Raises:
+            ConfigError: more than one, or one that is not above zero.
+        """
+        kinds: dict[str, Callable[..., config.Budget]] = {
+            "steps": config.Steps,
+            "tokens": config.Tokens,
+            "minutes": config.Minutes,
+            "epochs": config.Epochs,
+        }
+        given = {name: getattr(self, name) for name in kinds if getattr(self, name) is not None}
+        if len(given) > 1:
+            raise ConfigError("--steps, --tokens, --minutes and --epochs: give one of them")
+        for name, count in given.items():
+            try:
+                return kinds[name](count=count)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
+        return None
 
 
 def choose(
     paths: Iterable[str | Path] = (),
     *,
+    goal: str | None = None,
+    start: str | Path | None = None,
+    teacher: str | Path | None = None,
+    lora: int | None = None,
     field: str | None = None,
-    preset: str = "nano",
+    columns: Iterable[str] = (),
+    preset: str | None = None,
     config_file: str | Path | None = None,
-    steps: int | None = None,
-    tokens: int | None = None,
-    minutes: float | None = None,
+    length: Length | None = None,
     seed: int | None = None,
     device: str | None = None,
     settings: Iterable[str] = (),
@@ -34,31 +81,114 @@ def choose(
     """The config that the arguments of `train` describe.
 
     Raises:
-        ConfigError: an unknown preset, key or kind, or more than one length.
+        ConfigError: an unknown preset, objective, key or kind, or more than one length.
     """
     said = {} if config_file is None else read_toml(Path(config_file))
-    # a file that says its format is a run's own, and whole: nothing stands below it
-    table: dict[str, Any] = said if "format" in said else {"base": preset} | said
+    aim = None if goal is None else find_goal(goal)
+    base = preset or ("nano" if aim is None else aim.preset)
+    if "format" in said:  # a run's own, and whole: nothing stands below it
+        table: dict[str, Any] = said
+    else:
+        above = dict(said)
+        table = encode(find(above.pop("base", base)))
+        for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):
+            table = overlay(table, layer)
+    if teacher is not None:
+        table = overlay(table, _of_teacher(Path(teacher)))
     run = run_from_table(table, find, settings)
-    lengths = (
-        ("steps", config.Steps, steps),
-        ("tokens", config.Tokens, tokens),
-        ("minutes", config.Minutes, minutes),
-    )
-    chosen = [_budget(name, kind, n) for name, kind, n in lengths if n is not None]
-    if len(chosen) > 1:
-        raise ConfigError("--steps, --tokens and --minutes: give one of them")
-    names = tuple(str(path) for path in paths)
-    if names:
-        run = replace(run, text=replace(run.text, corpus=config.Files(paths=names, field=field)))
-    elif field is not None:
-        run = replace(run, text=replace(run.text, corpus=_with_field(run.text.corpus, field)))
-    training = replace(
-        run.training,
-        budget=chosen[0] if chosen else run.training.budget,
-        device=run.training.device if device is None else device,
-    )
-    return replace(run, seed=run.seed if seed is None else seed, training=training)
+    run = _with_data(run, tuple(str(path) for path in paths), field, tuple(columns))
+    budget = (length or Length()).budget() or run.training.budget
+    device = run.training.device if device is None else device
+    training = replace(run.training, budget=budget, device=device)
+    run = replace(run, seed=run.seed if seed is None else seed, training=training)
+    if lora is None:
+        return run
+    adapters = config.LoRA(rank=lora, alpha=2.0 * lora, dropout=0.0, targets=_LORA_TARGETS)
+    return replace(run, trained=adapters)
+
+
+def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
+    """The model and the tokenizer of what the run goes on from."""
+    if start is None:
+        return {}
+    begun = config_of(Path(start))
+    return {
+        "start": str(start),
+        "model": encode(replace(begun.model, head=_head(begun.model, aim))),
+        "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
+    }
+
+
+def _of_teacher(teacher: Path) -> dict[str, Any]:
+    """A student has its teacher's tokenizer, and a row for each token that the teacher knows."""
+    return {
+        "objective": {"kind": "Distillation", "teacher": str(teacher)},
+        "model": {"vocab_size": config_of(teacher).model.rows},
+        "text": {"tokenizer": encode(config.FromFile(path=str(teacher)))},
+    }
+
+
+def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
+    """The head that the goal needs: the model's own where it is of that kind, else a new one."""
+    wanted = config.PLAIN_HEAD if aim is None or aim.head is None else aim.head
+    if aim is None or isinstance(model.head, type(wanted)):
+        return model.head
+    if isinstance(wanted, config.ClassificationHead) and model.pooler:
+        return replace(wanted, pooling="first")
+    return wanted
+
+
+def _of_goal(aim: Goal | None, *, tuned: bool) -> dict[str, Any]:
+    if aim is None:
+        return {}
+    table: dict[str, Any] = {"objective": encode(aim.objective)}
+    if aim.head is not None and not tuned:
+        table["model"] = {"head": encode(aim.head)}
+    if aim.special and not tuned:
+        table["text"] = {"special": list(aim.special)}
+    return table | (dict(aim.tuning) if tuned else {})
+
+
+def _with_data(
+    run: config.Run, paths: tuple[str, ...], field: str | None, columns: tuple[str, ...]
+) -> config.Run:
+    """The run with the files that were named, read as its objective has them."""
+    corpus: config.Corpus = run.text.corpus
+    rows = _ROWS.get(type(run.objective))
+    if rows is None:
+        if columns:
+            raise ConfigError(
+                f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
+                "documents, which have no columns: name what holds the text with --field"
+            )
+        if paths:
+            corpus = config.Files(paths=paths, field=field)
+        elif field is not None:
+            corpus = _with_field(corpus, field)
+    else:
+        if field is not None:
+            raise ConfigError(
+                f"--field {field}: rows have several fields; say --columns NAME={field}"
+            )
+        if paths:
+            corpus = rows(paths=paths)
+        if columns and isinstance(corpus, config.Rows):
+            corpus = _with_columns(corpus, columns)
+    return replace(run, text=replace(run.text, corpus=corpus))
+
+
+def _with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
+    names = [each.name for each in fields(corpus) if each.name != "paths"]
+    chosen: dict[str, Any] = {}
+    for column in columns:
+        name, equals, value = column.partition("=")
+        if not equals or name not in names:
+            raise ConfigError(
+                f"--columns {column}: expected one of {', '.join(names)} and what holds it, such "
+                f"as {names[0]}=COLUMN"
+            )
+        chosen[name] = value
+    return replace(corpus, **chosen)
 
 
 def _with_field(corpus: config.Corpus, field: str) -> config.Files:
@@ -68,10 +198,3 @@ def _with_field(corpus: config.Corpus, field: str) -> config.Files:
         f"--field {field}: the corpus is {type(corpus).__name__}, which has no fields: name the "
         "files too"
     )
-
-
-def _budget(name: str, kind: Callable[..., config.Budget], count: float) -> config.Budget:
-    try:
-        return kind(count=count)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from None

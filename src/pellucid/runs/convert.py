@@ -16,14 +16,26 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, load_model_tensors, write_folder, write_text
-from pellucid.checkpoints.huggingface import is_huggingface, open_published, write_published
+from pellucid.checkpoints.huggingface import (
+    MULTI_LABEL,
+    SINGLE_LABEL,
+    is_huggingface,
+    open_published,
+    write_published,
+)
 from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.config import run_to_toml
 from pellucid.errors import RunError
-from pellucid.runs.folder import chosen_folder, existing_folder, refuse_taken
+from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder, refuse_taken
 from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import read_config
-from pellucid.runs.published import as_run, filled, published_tokenizer, refuse_too_many
+from pellucid.runs.published import (
+    around,
+    as_run,
+    filled,
+    published_tokenizer,
+    refuse_too_many,
+)
 from pellucid.text import Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
 
 _LLAMA2C = "llama2.c"
@@ -68,21 +80,22 @@ def import_model(
         words = published_tokenizer(published, source if told is None else told)
         tensors = dict(filled(published, torch.device("cpu")).named_parameters())
         family, left_out = published.family, published.left_out
-        model = published.model
+        run = as_run(published, RunFolder(out).tokenizer)
     elif source.is_file():
         model, tensors = read_llama2c(source)
         words, family, left_out = _llama2c_words(source, told, model), _LLAMA2C, {}
+        run = around(model, RunFolder(out).tokenizer)
     else:
         raise RunError(
             f"{source} is no published model: expected a folder with config.json and safetensors, "
             "as transformers writes it, or a .bin file of llama2.c"
         )
-    _write_run(out, model, tensors, words, family)
+    _write_run(out, run, tensors, words, family)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Imported(
         folder=out,
         family=family,
-        kind=kind_of(model),
+        kind=kind_of(run.model),
         parameters=parameters,
         left_out=left_out,
     )
@@ -103,7 +116,7 @@ def _llama2c_words(source: Path, told: Path | None, model: config.Transformer) -
 
 def _write_run(
     out: Path,
-    model: config.Transformer,
+    run: config.Run,
     tensors: Mapping[str, Tensor],
     words: Tokenizer,
     family: str,
@@ -117,7 +130,7 @@ def _write_run(
             checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
             folder.shelf.save(0, checkpoint, best=False, keep=1)
             # last: a folder with a config is a run
-            write_text(folder.config, run_to_toml(as_run(model, folder.tokenizer)))
+            write_text(folder.config, run_to_toml(run))
             folder.prepared()
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)
@@ -136,15 +149,20 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
     folder, named = existing_folder(Path(run))
     out = Path(out)
     refuse_taken(out)
-    model = read_config(folder).model
+    config_of_run = read_config(folder)
+    model = config_of_run.model
     words = Tokenizer.load(folder.tokenizer)
     tensors = load_model_tensors(named or folder.shelf.latest())
     family = ""
 
     def write(place: Path) -> None:
         nonlocal family
-        family = write_published(place, model, tensors, _ends(model, words))
-        begins, ends = model.encoder is None or model.decoder is None, model.encoder is not None
+        told = _ends(model, words)
+        family = write_published(
+            place, model, tensors, told, problem_type=_problem_type(config_of_run)
+        )
+        begins = model.encoder is None or model.decoder is None
+        ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
         text = words.to_published_json(begins=begins, ends=ends)
         (place / "tokenizer.json").write_text(text, encoding="utf-8")
         settings = settings_for(words.roles(), context_length=model.context_length)
@@ -159,6 +177,22 @@ def _ends(model: config.Transformer, words: Tokenizer) -> dict[str, int | None]:
     if model.decoder is None:
         return {"pad_token_id": words.id_of("[PAD]")}
     if model.encoder is None:
-        return {"bos_token_id": words.begin_id, "eos_token_id": words.end_id, "pad_token_id": None}
+        # without a token for padding, a classifier there reads one text at a time: where the end
+        # fills up rows, it takes the token before the end for the last
+        pad = words.id_of(words.roles().get("pad_token", "")) if _classifies(model) else None
+        return {"bos_token_id": words.begin_id, "eos_token_id": words.end_id, "pad_token_id": pad}
     start = {"decoder_start_token_id": words.begin_id, "pad_token_id": words.begin_id}
     return {**start, "eos_token_id": words.end_id}
+
+
+def _classifies(model: config.Transformer) -> bool:
+    return isinstance(model.head, config.ClassificationHead)
+
+
+def _problem_type(run: config.Run) -> str | None:
+    """What `config.json` says of the classes of a text: one of them, or any number."""
+    if not _classifies(run.model):
+        return None
+    objective = run.objective
+    several = isinstance(objective, config.Classification) and objective.multi_label
+    return MULTI_LABEL if several else SINGLE_LABEL

@@ -45,7 +45,7 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
     """
     tally = Tally()
     found, parts = surveyed(text, tally, now)
-    tokenizer = made_tokenizer(text.tokenizer, parts, now)
+    tokenizer = made_tokenizer(text, parts, now)
     watch = Pace(now, "encoding the text", found.n_bytes)
     digest = hashlib.sha256()
     counts = Counts()

@@ -1,6 +1,7 @@
 """The folder of a run: what lies where, how it is named, who holds it.
 
-    config.toml  plan.json  tokenizer.json  metrics.jsonl  text/  checkpoints/  non-finite/
+    config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  text/  start/
+    checkpoints/  non-finite/
 
 Comes in: a path. Goes out: paths, a lock. It does not know what is in the files.
 """
@@ -28,7 +29,14 @@ _OWNER = ".lock-owner.json"
 #: There from a run's first moment until its config is written.
 _PREPARING = "run" + PARTIAL
 #: What may lie beside it, and is made anew.
-_UNFINISHED = ("text", "plan.json", "tokenizer.json", "checkpoints")
+_UNFINISHED = (
+    "text",
+    "start",
+    "plan.json",
+    "tokenizer.json",
+    "chat_template.jinja",
+    "checkpoints",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,18 @@ class RunFolder:
 
     @property
     def text(self) -> Path:
-        """The prepared text."""
+        """The prepared text, or the prepared examples."""
         return self.path / "text"
+
+    @property
+    def template(self) -> Path:
+        """The template that chats went through, where they did."""
+        return self.path / "chat_template.jinja"
+
+    @property
+    def start(self) -> Path:
+        """The weights that the run started from, where it did not draw them."""
+        return self.path / "start"
 
     @property
     def shelf(self) -> Shelf:

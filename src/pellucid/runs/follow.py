@@ -14,16 +14,7 @@ from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
-from pellucid.training import (
-    Event,
-    Interrupts,
-    Job,
-    Observer,
-    Progress,
-    Resumed,
-    Started,
-    Watcher,
-)
+from pellucid.training import Event, Interrupts, Job, Observer, Progress, Watcher
 from pellucid.training import train as run_loop
 
 
@@ -31,28 +22,32 @@ def follow(
     job: Job,
     progress: Progress,
     folder: RunFolder,
-    first: Started | Resumed,
+    first: Sequence[Event],
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> None:
-    """Run the loop from `progress` on, with every event recorded and handed to the observers."""
+    """Run the loop from `progress` on, with every event recorded and handed to the observers.
+
+    What watchers see they tell the same.
+    """
     with (
         recorder(folder.metrics) as record,
         interrupts or Interrupts() as asked,
         ExitStack() as watching,
     ):
-        every = [record, *observers]
 
         def tell(event: Event) -> None:
             for observer in (record, *observers):
                 observer(event)
 
+        every = [record, *observers]
         every += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
         for observer in every:
             if isinstance(observer, Panel):
                 observer.heed(lambda: asked.asked)
-            observer(first)
+            for event in first:
+                observer(event)
         run_loop(job, progress, every, asked)
 
 

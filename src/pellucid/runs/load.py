@@ -19,7 +19,7 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import decode, parse_toml, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, RunError
-from pellucid.model import Transformer, assemble
+from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.presets import find
 from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.plan import find_device
@@ -62,6 +62,7 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
     run = read_config(folder)
     with torch.device("meta"):
         model = assemble(run.model, seed=0)
+        assemble_trained(model, run.trained, seed=0)
     fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()
     return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)

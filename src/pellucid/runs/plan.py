@@ -6,13 +6,13 @@ Comes in: a config, a machine. Goes out: a `Plan`, or a refusal by name. It does
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from typing import assert_never
+from typing import Literal
 
 import torch
 
 from pellucid import config
 from pellucid.errors import ConfigError, RunError
+from pellucid.training import Precision
 
 #: Said when a plan cannot be kept.
 _DRIFT = "the rest of the run would not be bit for bit what it was: pass --allow-drift to go on so"
@@ -39,7 +39,9 @@ def find_device(wanted: str) -> torch.device:
     return device
 
 
-def find_precision(wanted: str, device: torch.device) -> str:
+def find_precision(
+    wanted: Literal["auto", "float32", "bfloat16"], device: torch.device
+) -> Precision:
     """bfloat16 where the processor multiplies it natively, else float32."""
     if wanted != "auto":
         return wanted
@@ -60,23 +62,6 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-
-
-def count_steps(run: config.Run, seconds_per_step: Callable[[], float]) -> int:
-    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
-    settings = run.training
-    tokens = settings.batch_size * run.model.context_length
-    match settings.budget:
-        case config.Steps(count=count):
-            return count
-        case config.Tokens(count=count):
-            return -(-count // tokens)
-        case config.Minutes(count=count):
-            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
-            # take their share
-            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
-        case _:
-            assert_never(settings.budget)
 
 
 def check_plan(plan: config.Plan, *, allow_drift: bool) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.checkpoints.huggingface import Published, open_published
+from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_published
 from pellucid.errors import TextError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
@@ -31,7 +31,7 @@ def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tok
     """
     published = open_published(folder)
     tokenizer = published_tokenizer(published, folder)
-    return filled(published, device), tokenizer, as_run(published.model, folder)
+    return filled(published, device), tokenizer, as_run(published, folder)
 
 
 def published_tokenizer(published: Published, path: Path) -> Tokenizer:
@@ -73,7 +73,7 @@ def published_config(folder: Path) -> config.Run:
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
     """
-    return as_run(open_published(folder).model, folder)
+    return as_run(open_published(folder), folder)
 
 
 def filled(published: Published, device: torch.device) -> Transformer:
@@ -84,7 +84,17 @@ def filled(published: Published, device: torch.device) -> Transformer:
     return model.to(device).eval()
 
 
-def as_run(model: config.Transformer, tokenizer: Path) -> config.Run:
+def as_run(published: Published, tokenizer: Path) -> config.Run:
+    """A run's config around a published model; one that tells classes apart says so."""
+    run = around(published.model, tokenizer)
+    if not isinstance(published.model.head, config.ClassificationHead):
+        return run
+    several = published.attributes.get("problem_type") == MULTI_LABEL
+    objective = config.Classification(label_smoothing=0.0, multi_label=several)
+    return replace(run, objective=objective)
+
+
+def around(model: config.Transformer, tokenizer: Path) -> config.Run:
     """A run's config around a model that others trained."""
     recipe = find("nano")
     text = replace(recipe.text, tokenizer=config.FromFile(path=str(tokenizer)))

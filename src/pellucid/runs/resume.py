@@ -15,14 +15,17 @@ import torch
 
 from pellucid.checkpoints import Checkpoint, Shelf
 from pellucid.checkpoints import load as load_checkpoint
-from pellucid.runs.build import build_job, build_model, build_order
+from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
+from pellucid.runs.data import open_data
 from pellucid.runs.folder import existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, fill, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import cut_after
-from pellucid.text import Tokenizer, check_tokenizer, open_prepared
+from pellucid.runs.rewards import find_reward
+from pellucid.runs.tasks import Given, assemble_task
+from pellucid.text import Tokenizer
 from pellucid.training import (
     Interrupts,
     Job,
@@ -37,6 +40,7 @@ from pellucid.training import (
 def resume(
     path: str | Path,
     *,
+    reward: str | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
@@ -45,7 +49,8 @@ def resume(
 ) -> Run:
     """Go on with a run from its latest checkpoint, or from the one that `path` names.
 
-    On a CPU the rest of the run is bit for bit what it would have been.
+    On a CPU the rest of the run is bit for bit what it would have been. A run with a `reward` has
+    to be told it again: no file may name code to be run.
 
     Raises:
         RunError: no run, in use, or this machine cannot compute as the plan says.
@@ -58,24 +63,16 @@ def resume(
         plan = read_plan(folder)
         check_plan(plan, allow_drift=allow_drift)
         torch.set_num_threads(plan.threads)
-        text = open_prepared(folder.text, verify=True)
-        tokenizer = Tokenizer.load(folder.tokenizer)
-        check_tokenizer(folder.tokenizer, text.manifest)
-        order = build_order(run, text)
-        model, objective = build_model(run)
-        model.to(plan.device)
+        rewards = find_reward(run.objective, reward)
+        data = open_data(folder, run)
+        model = build_model(run, folder, torch.device(plan.device))
         if plan.compile:
             compile_blocks(model)
-        job = build_job(
-            run,
-            plan,
-            folder,
-            model=model,
-            objective=objective,
-            order=order,
-            tokenizer=tokenizer,
-            text=text,
+        tokenizer = Tokenizer.load(folder.tokenizer)
+        given = Given(
+            run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=rewards
         )
+        job = build_job(run, plan, folder, model, assemble_task(given))
         checkpoint = named or _latest(folder.shelf)
         progress = Progress()
         if checkpoint is not None:
@@ -89,7 +86,7 @@ def resume(
             folder=str(folder.path),
         )
         with memory_refused(run):
-            follow(job, progress, folder, resumed, shown, interrupts, watchers)
+            follow(job, progress, folder, [resumed], shown, interrupts, watchers)
     return load(folder.path)
 
 

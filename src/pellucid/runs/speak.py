@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from pellucid.generation import Beams, Continuation, Found, Sampling
+from pellucid.generation import Beams, Continuation, Found, Sampling, generate_after
 from pellucid.generation import beam_search as search_texts
 from pellucid.generation import generate as generate_texts
-from pellucid.model import Transformer
+from pellucid.model import Encoded, Transformer
 from pellucid.runs.load import Run
 from pellucid.text import Tokenizer
 from pellucid.training import Sampled
@@ -63,12 +63,26 @@ def beam_search(
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
     """The likeliest next tokens after `sentence`, and its greedy continuation."""
-    ids = tokenizer.encode_prompt(sentence)[-model.context_length :]
+    ids = tokenizer.encode_prompt(sentence)
+    return speak_after(model, tokenizer, ids, sentence, step)
+
+
+def speak_after(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    sentence: str,
+    step: int,
+    *,
+    encoded: Encoded | None = None,
+) -> Sampled:
+    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`."""
+    seen = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
-        logits = model(torch.tensor([ids], device=model.device))[0, -1]
+        logits = model(seen, encoded=encoded)[0, -1]
         shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
     greedy = Sampling(max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0)
-    (continuation,) = generate_texts(model, tokenizer, [sentence], greedy)
+    (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)
     return Sampled(
         step=step,
         sentence=sentence,

@@ -10,7 +10,7 @@ if this one is stopped; where there is no cache, to the run's folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,11 +29,14 @@ from pellucid.text import (
     assemble_corpus,
     assemble_tokenizer,
     cache,
+    documents_of,
     fingerprint,
     part,
     prepare,
     survey,
     training_texts,
+    with_mask,
+    with_sentinels,
 )
 
 Fill = Callable[[Path], PreparedText]
@@ -81,7 +84,7 @@ def _prepared(
     _, parts = surveyed(text, tally, now)
     workshop = None if entry is None else _workshop(entry, say)
     say("training the tokenizer")
-    tokenizer = _tokenizer(text.tokenizer, parts, workshop, now)
+    tokenizer = _tokenizer(text, parts, workshop, now)
 
     def encode(folder: Path) -> PreparedText:
         total = parts.train.n_bytes + parts.held_out.n_bytes
@@ -107,12 +110,12 @@ def _prepared(
 
 
 def _tokenizer(
-    choice: config.Tokenizer, parts: Parts, workshop: cache.Workshop | None, now: Say
+    text: config.Text, parts: Parts, workshop: cache.Workshop | None, now: Say
 ) -> Tokenizer:
     found = None if workshop is None else workshop.tokenizer(parts.sha256)
     if found is not None:
         return found
-    tokenizer = made_tokenizer(choice, parts, now)
+    tokenizer = made_tokenizer(text, parts, now)
     if workshop is not None:
         with suppress(OSError):  # a full disk is said when the text is encoded
             workshop.keep_tokenizer(tokenizer, parts.sha256)
@@ -125,16 +128,24 @@ def surveyed(text: config.Text, tally: Tally, now: Say) -> tuple[Survey, Parts]:
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
-    read = assemble_corpus(text.corpus)
+    read = assemble_corpus(documents_of(text))
     pieces = Pace(now, "reading the text").along(read(tally))
     found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
     return found, part(lambda: read(Tally()), found, text.held_out)
 
 
-def made_tokenizer(choice: config.Tokenizer, parts: Parts, now: Say) -> Tokenizer:
-    """The tokenizer that `choice` describes; one that is trained sees the training side alone."""
+def made_tokenizer(text: config.Text, parts: Parts, now: Say) -> Tokenizer:
+    """The tokenizer that `text` describes; one that is trained sees the training side alone."""
     watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
-    return assemble_tokenizer(choice, training_texts(parts.train.pieces(), watch))
+    return tokenizer_of(text, training_texts(parts.train.pieces(), watch))
+
+
+def tokenizer_of(text: config.Text, texts: Iterable[str]) -> Tokenizer:
+    """The same, trained on `texts` where it is trained; with the special tokens that are needed."""
+    tokenizer = assemble_tokenizer(text.tokenizer, texts)
+    if "mask" in text.special:
+        tokenizer = with_mask(tokenizer)
+    return with_sentinels(tokenizer) if "sentinels" in text.special else tokenizer
 
 
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:

@@ -1,4 +1,4 @@
-"""Training from the first byte of text: the same thing from Python and from the command line.
+"""Training from the first byte of data: the same thing from Python and from the command line.
 
 Comes in: a config. Goes out: a trained `Run`. It does not know how progress is shown.
 """
@@ -6,7 +6,6 @@ Comes in: a config. Goes out: a trained `Run`. It does not know how progress is 
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -15,29 +14,38 @@ from pathlib import Path
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
-from pellucid.runs.build import build_job, build_model, build_order, resolve, with_vocabulary
-from pellucid.runs.choose import choose
+from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
+from pellucid.runs.choose import Length, choose
+from pellucid.runs.data import Ready, ready_data
 from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
-from pellucid.runs.text import Fill, ready_text
-from pellucid.text import Tokenizer
+from pellucid.runs.rewards import find_reward
+from pellucid.runs.start import keep_start
+from pellucid.runs.tasks import Given, Reward, assemble_task
 from pellucid.training import Observer, Preparing, Progress, Started, Watcher
 
 
 def train(
     paths: Iterable[str | Path] = (),
     *,
+    objective: str | None = None,
+    start: str | Path | None = None,
+    teacher: str | Path | None = None,
+    reward: str | None = None,
+    lora: int | None = None,
     field: str | None = None,
-    preset: str = "nano",
+    columns: Iterable[str] = (),
+    preset: str | None = None,
     config_file: str | Path | None = None,
     out: str | Path | None = None,
     steps: int | None = None,
     tokens: int | None = None,
     minutes: float | None = None,
+    epochs: float | None = None,
     seed: int | None = None,
     device: str | None = None,
     settings: Iterable[str] = (),
@@ -45,16 +53,23 @@ def train(
     watchers: Sequence[Watcher] = (),
     show: bool = True,
 ) -> Run:
-    """Train a model on text and give it back: `pellucid train`, from Python.
+    """Train a model on data and give it back: `pellucid train`, from Python.
 
     Args:
         paths: files, folders, patterns or "-"; none is the documentation in Python's standard
             library.
+        objective: what is learnt, by its short name ("sft", "mlm", ...); the preset's by default.
+        start: a run or a published model to go on from: its weights, and its tokenizer.
+        teacher: a run or a published model to distil from.
+        reward: what answers are worth, as "module:function" or as a run of a classifier.
+        lora: train adapters of this rank, and leave the weights as they are.
         field: what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV, Parquet.
-        preset: what everything is taken from that is not said otherwise.
+        columns: which column of a row holds what, such as "source=english".
+        preset: what everything is taken from that is not said otherwise; the objective's by
+            default.
         config_file: a TOML file that says what differs; its `base` wins over `preset`.
         out: the run's folder; a fresh one under `runs/` by default.
-        steps, tokens, minutes: how long; at most one of them.
+        steps, tokens, minutes, epochs: how long; at most one of them.
         settings: assignments such as "training.batch_size=16", laid over preset and file; the other
             arguments are laid over them.
         observers: functions called with every event.
@@ -67,18 +82,29 @@ def train(
     """
     run = choose(
         paths,
+        goal=objective,
+        start=start,
+        teacher=teacher,
+        lora=lora,
         field=field,
+        columns=columns,
         preset=preset,
         config_file=config_file,
-        steps=steps,
-        tokens=tokens,
-        minutes=minutes,
+        length=Length(steps=steps, tokens=tokens, minutes=minutes, epochs=epochs),
         seed=seed,
         device=device,
         settings=settings,
     )
-    name = preset if config_file is None else Path(config_file).stem
-    return train_config(run, name=name, out=out, observers=observers, watchers=watchers, show=show)
+    name = (objective or preset or "nano") if config_file is None else Path(config_file).stem
+    return train_config(
+        run,
+        name=name,
+        out=out,
+        reward=reward,
+        observers=observers,
+        watchers=watchers,
+        show=show,
+    )
 
 
 def train_config(
@@ -86,6 +112,7 @@ def train_config(
     *,
     name: str,
     out: str | Path | None = None,
+    reward: str | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
@@ -94,6 +121,7 @@ def train_config(
     # what can be refused at once is refused before anything is read
     run.check_objective()
     find_device(run.training.device)
+    rewards = find_reward(run.objective, reward)
     if out is not None:
         refuse_taken(Path(out))
     with shown_to(show, observers) as shown:
@@ -106,54 +134,58 @@ def train_config(
             for observer in shown:
                 observer(Preparing(what=what, fleeting=True))
 
-        tokenizer, fill = ready_text(run.text, say, now)
-        run = with_vocabulary(run, tokenizer)
+        ready = ready_data(run, say, now)
+        run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, fill, tokenizer, shown, watchers, say)
+            _prepare_and_run(run, folder, ready, rewards, shown, watchers, say)
     return load(folder.path)
 
 
 def _prepare_and_run(
     run: config.Run,
     folder: RunFolder,
-    fill: Fill,
-    tokenizer: Tokenizer,
+    ready: Ready,
+    reward: Reward | None,
     observers: Sequence[Observer],
     watchers: Sequence[Watcher],
     say: Say,
 ) -> None:
     with _given_up_on_error(folder):
         folder.begin()
-        text = fill(folder.text)
-        order = build_order(run, text)
+        data = ready.fill(folder.text)
+        ready.tokenizer.save(folder.tokenizer)
+        if run.start is not None:
+            say(f"taking the weights of {run.start}")
+            keep_start(Path(run.start), folder)
         say("building the model, and timing a step")
-        model, objective = build_model(run)
-        tokenizer.save(folder.tokenizer)
-        plan, seconds, problem = resolve(run, model, objective, order)
+        model = build_model(run, folder, find_device(run.training.device))
+        given = Given(
+            run=run,
+            folder=folder,
+            model=model,
+            tokenizer=ready.tokenizer,
+            data=data,
+            reward=reward,
+        )
+        task = assemble_task(given)
+        plan, seconds, problem = resolve(run, model, task)
         write_text(folder.plan, json.dumps(encode(plan), indent=1))
         # last: a folder with a config is a run that can be resumed
         write_text(folder.config, run_to_toml(run))
         folder.prepared()
-    job = build_job(
-        run,
-        plan,
-        folder,
-        model=model,
-        objective=objective,
-        order=order,
-        tokenizer=tokenizer,
-        text=text,
-    )
+    job = build_job(run, plan, folder, model, task)
     started = Started(
         step=0,
         total_steps=plan.total_steps,
         name=folder.path.name,
-        guessing_nats=math.log(run.model.rows),
-        facts=tuple(facts_of(run, plan, folder, text, tokenizer, seconds, problem, job)),
+        guessing_nats=task.guessing_nats,
+        unit=task.unit,
+        facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
         folder=str(folder.path),
     )
-    follow(job, Progress(), folder, started, observers, watchers=watchers)
+    first = [started] if task.example is None else [started, task.example]
+    follow(job, Progress(), folder, first, observers, watchers=watchers)
 
 
 @contextmanager

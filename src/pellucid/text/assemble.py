@@ -18,6 +18,7 @@ import tokenizers
 
 from pellucid import config
 from pellucid.config import encode
+from pellucid.errors import ConfigError
 from pellucid.text.checksums import Remembered, own_code
 from pellucid.text.documents import Piece, Tally, pieces_of
 from pellucid.text.files import files_in, read_pieces
@@ -31,7 +32,7 @@ from pellucid.text.words import train_word_pieces, train_words
 Corpus = Callable[[Tally], Iterator[Piece]]
 
 
-def assemble_corpus(corpus: config.Corpus) -> Corpus:
+def assemble_corpus(corpus: config.Documents) -> Corpus:
     """What reads the documents of a corpus, in pieces; nothing is read yet."""
     match corpus:
         case config.StandardLibrary():
@@ -42,6 +43,20 @@ def assemble_corpus(corpus: config.Corpus) -> Corpus:
             return lambda tally: read_pieces(paths, field, tally, piped)
         case _:
             assert_never(corpus)
+
+
+def documents_of(text: config.Text) -> config.Documents:
+    """The corpus, where it is documents.
+
+    Raises:
+        ConfigError: it is rows, which are examples of a task and no text to read on.
+    """
+    if isinstance(text.corpus, config.Rows):
+        raise ConfigError(
+            f"text.corpus is {type(text.corpus).__name__}, rows with columns, and documents are "
+            "wanted here: name files or folders of text, and in tables the --field that holds it"
+        )
+    return text.corpus
 
 
 def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
@@ -56,15 +71,13 @@ def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
     tally = Tally()
-    match text.corpus:
+    match documents_of(text):
         case config.StandardLibrary():
             files = library_files()
         case config.Files(paths=paths, field=field):
             if "-" in paths:
                 return None
             files = files_in(paths, field, tally)
-        case _:
-            assert_never(text.corpus)
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     own = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]

@@ -72,6 +72,15 @@ def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path
     return [file for path in paths for file in _files(path, field, tally)]
 
 
+def tables_in(paths: Iterable[str]) -> list[Path]:
+    """The files that are named, and of folders those that are tables.
+
+    Raises:
+        TextError: a path that does not exist, or a folder without tables.
+    """
+    return [file for path in paths for file in _files(path, "", Tally(), only_tables=True)]
+
+
 def _standard_input(piped: Piped, field: str | None, tally: Tally) -> Iterator[Piece]:
     name, stream = PIPED, piped.opened()
     tally.files += 1
@@ -123,10 +132,10 @@ def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Piece]:
         raise TextError(f"{name} is empty: no row has a text to learn from")
 
 
-def _files(path: str, field: str | None, tally: Tally) -> list[Path]:
+def _files(path: str, field: str | None, tally: Tally, *, only_tables: bool = False) -> list[Path]:
     place = Path(path)
     if place.is_dir():
-        return _in_folder(place, field, tally)
+        return _in_folder(place, field, tally, only_tables=only_tables)
     if place.exists():
         return [place]
     if not glob.has_magic(path):
@@ -144,16 +153,18 @@ def _files(path: str, field: str | None, tally: Tally) -> list[Path]:
     return files
 
 
-def _in_folder(folder: Path, field: str | None, tally: Tally) -> list[Path]:
+def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bool) -> list[Path]:
     endings = SUFFIXES if field is None else (*SUFFIXES, *_SEARCHED)
+    endings = _SEARCHED if only_tables else endings
     places = (Path(root) / name for root, _, names in os.walk(folder) for name in names)
     files = sorted(file for file in places if not file.is_dir())
     found = [f for f in files if Path(inner_name(f.name)).suffix.lower() in endings]
     if not found:
         tables = sum(Path(inner_name(f.name)).suffix.lower() in _SEARCHED for f in files)
+        kind = "table" if only_tables else "text"
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
         raise TextError(
-            f"the folder {folder} holds no text: files ending in {', '.join(endings)} are read "
+            f"the folder {folder} holds no {kind}: files ending in {', '.join(endings)} are read "
             f"from a folder{hint}; name a file by itself to read it whatever its ending"
         )
     tally.other_files += len(files) - len(found)

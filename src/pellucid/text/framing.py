@@ -10,7 +10,7 @@ text is framed as a document is: its begin before it, its end behind it, once wh
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 
@@ -18,8 +18,15 @@ from pellucid.errors import TextError
 from pellucid.text.tokenizers import Tokenizer
 
 
+class Cut(NamedTuple):
+    """The ids of a text that fits, and whether some of it was cut off for that."""
+
+    ids: list[int]
+    truncated: bool
+
+
 class Framing:
-    """Texts as an encoder reads them.
+    """Texts as an encoder reads them, or a decoder that names their class.
 
     With `masks`, the name of the mask token in a text is the mask; every other name of a special
     token, and without `masks` this one too, is text as any other.
@@ -39,6 +46,18 @@ class Framing:
         self._inner.encode_special_tokens = True
         self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
 
+    @classmethod
+    def for_classes(cls, tokenizer: Tokenizer) -> Framing:
+        """Texts whose class is asked for, for an encoder or a decoder.
+
+        A file with a post-processor that puts nothing around a text, such as GPT-2's, is taken at
+        its word: so its classifiers were trained.
+        """
+        framing = cls(tokenizer)
+        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        framing._says = framing._says or table["post_processor"] is not None
+        return framing
+
     def ids_of(self, text: str, *, called: str = "text") -> list[int]:
         """The ids of a text and of what frames it.
 
@@ -51,6 +70,28 @@ class Framing:
             return ids
         begin, end = self._tokenizer.begin_id, self._tokenizer.end_id
         return [begin, *ids, *([] if begin == end else [end])]
+
+    def ids_within(self, text: str, longest: int, *, called: str = "text") -> Cut:
+        """As `ids_of`, at most `longest` of them: the text's end is cut off, its frame stays.
+
+        Raises:
+            TextError: as `ids_of`; there is no token; or the frame leaves no room for a text.
+        """
+        framed = self.ids_of(text, called=called)
+        if not framed:
+            raise TextError(f"the {called} has no token that the tokenizer knows: leave it out")
+        if len(framed) <= longest:
+            return Cut(framed, truncated=False)
+        inner = self._inner.encode(text, add_special_tokens=False).ids
+        around = len(framed) - len(inner)
+        if around >= longest:
+            raise TextError(
+                f"the {called} has {around} tokens around it, and the model reads at most "
+                f"{longest:,}: take a model with a longer context"
+            )
+        before = next(at for at in range(around + 1) if framed[at : at + len(inner)] == inner)
+        kept = inner[: longest - around]
+        return Cut([*framed[:before], *kept, *framed[before + len(inner) :]], truncated=True)
 
 
 def _let_mask_be_found(table: dict[str, Any], mask: str) -> None:

@@ -147,14 +147,14 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
         ) from None
 
 
-def check_tokenizer(file: Path, manifest: Manifest) -> None:
-    """Refuse a stored tokenizer that is not the one that the text was encoded with.
+def check_tokenizer(file: Path, sha256: str | None) -> None:
+    """Refuse a stored tokenizer that is not the one, of that hash, that the text was encoded with.
 
     Raises:
         TextError: it was changed or exchanged since.
     """
     now = hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()
-    if manifest.tokenizer_sha256 not in (None, now):
+    if sha256 not in (None, now):
         raise TextError(
             f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
             "back, or start a new run with text.tokenizer.kind=FromFile"

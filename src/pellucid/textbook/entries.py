@@ -29,6 +29,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
     "optimisers": ("optimisers", "schedules"),
     "sampling": ("sampling",),
     "preference and policy": ("preference", "policy"),
+    "classification": ("classification",),
     "memory": ("scans", "memory"),
 }
 _SECTION = re.compile(r"^(Args|Units|Gradient|Fails|Raises|Source|See also|Example):$", re.M)

@@ -4,6 +4,7 @@ from pellucid.training.events import (
     CheckpointSaved,
     Evaluated,
     Event,
+    Example,
     Finished,
     Interrupted,
     Logged,
@@ -19,7 +20,8 @@ from pellucid.training.events import (
     to_record,
 )
 from pellucid.training.interrupts import Interrupts
-from pellucid.training.loop import HeldOut, Job, Progress, train
+from pellucid.training.job import HeldOut, Job, Progress
+from pellucid.training.loop import train
 from pellucid.training.randomness import restore_generators
 from pellucid.training.step import Precision, accumulate, autocast, to_device
 from pellucid.training.watchers import Watcher
@@ -28,6 +30,7 @@ __all__ = [
     "CheckpointSaved",
     "Evaluated",
     "Event",
+    "Example",
     "Finished",
     "HeldOut",
     "Interrupted",

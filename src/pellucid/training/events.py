@@ -25,15 +25,35 @@ class Preparing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One example as it will be trained: for each token its text, what is learnt there, what it
+    sees.
+
+    `begins` names the parts of it and the row at which each begins: where one packed example ends
+    and the next one starts, or a source and what is written from it.
+    """
+
+    step: int = 0
+    title: str
+    rows: tuple[tuple[str, str | None, str], ...]
+    begins: tuple[tuple[int, str], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What will be run, and where; `facts` are lines for a person, in order."""
+    """What will be run, and where; `facts` are lines for a person, in order.
+
+    `guessing_nats` is the loss of guessing evenly, for one `unit`; None where guessing has none.
+    """
 
     step: int
     total_steps: int
     name: str
-    guessing_nats: float
+    guessing_nats: float | None
     facts: tuple[tuple[str, str], ...]
     folder: str = ""
+    unit: str = "tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +77,10 @@ class StepFinished:
 class Logged:
     """The updates since the last `Logged`, up to `step`: one entry per update in the lists.
 
-    `parts` are what the objective names besides the loss, each by its name.
+    `parts` are what the objective names besides the loss, each by its name. The loss is a mean over
+    terms of the kind `unit` (tokens, texts, pairs, prompts); `tokens` counts those terms.
 
-    Units: nats per token; tokens per second; seconds; bytes.
+    Units: nats per term; terms per second; seconds; bytes.
     """
 
     step: int
@@ -73,6 +94,7 @@ class Logged:
     tokens_per_second: float
     seconds_left: float
     memory_bytes: int | None
+    unit: str = "tokens"
 
     @property
     def loss(self) -> float:
@@ -163,6 +185,7 @@ class Vitals:
 
 Event = (
     Preparing
+    | Example
     | Started
     | Resumed
     | StepFinished
@@ -180,6 +203,7 @@ Observer = Callable[[Event], None]
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
+        Example,
         Started,
         Resumed,
         Logged,
@@ -206,11 +230,28 @@ def from_record(record: dict[str, Any]) -> Event:
     Raises:
         ValueError: the record is of no known event.
     """
-    fields = {key: _back(value) for key, value in record.items() if key != "event"}
+    fields = {key: _back(value) for key, value in _as_now(record).items() if key != "event"}
     try:
         return _KINDS[record["event"]](**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an event of this version of pellucid: {error}") from None
+
+
+def _as_now(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as it is written today: once, log Z and bits per byte were fields of their own."""
+    match record:
+        case {"event": "Logged", "log_z": values, **rest}:
+            return rest | {"event": "Logged", "parts": [["log_z", values]]}
+        case {"event": "Evaluated", "bits_per_byte": value, "tokens": over, **rest}:
+            measures = [["bits_per_byte", value]]
+            return rest | {
+                "event": "Evaluated",
+                "over": over,
+                "unit": "tokens",
+                "measures": measures,
+            }
+        case _:
+            return record
 
 
 def _plain(value: object) -> object:

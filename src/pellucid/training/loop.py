@@ -9,76 +9,24 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pellucid import config
 from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError
-from pellucid.model import Transformer
-from pellucid.objectives import Objective
-from pellucid.optim import Optimiser
 from pellucid.training import events
 from pellucid.training.interrupts import Interrupts
+from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
 from pellucid.training.non_finite import Culprit, find_culprit
 from pellucid.training.randomness import generator_states, seed_step
 from pellucid.training.step import accumulate, update
-
-#: A step's learning-rate factor, from the number of steps done.
-Schedule = Callable[[int], float]
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a run is: all that changes besides tensors."""
-
-    step: int = 0
-    tokens: int = 0
-    best_loss: float = math.inf
-    best_saved_loss: float = math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
-    """A loss over held-out data, and what else was measured: see `events.Evaluated`."""
-
-    loss_nats: float
-    over: int
-    unit: str
-    measures: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Everything a run is made of, built; what other rooms do for it comes as functions."""
-
-    model: Transformer
-    objective: Objective
-    optimiser: Optimiser
-    schedule: Schedule
-    settings: config.Training
-    plan: config.Plan
-    seed: int
-    #: The batch of so many windows from a place in the data on.
-    batch: Callable[[int, int], Batch]
-    #: How the model does on held-out data.
-    evaluate: Callable[[], HeldOut]
-    #: What the model makes of the fixed sentence after so many steps, where it makes anything.
-    sample: Callable[[int], events.Sampled | None]
-    #: Puts a checkpoint on the shelf: step, content, whether it is the best.
-    save: Callable[[int, Checkpoint, bool], Path]
-    #: What every checkpoint says besides: the config and the plan, as JSON.
-    facts: Mapping[str, Any]
-    #: Where the state goes when a value is not finite.
-    aside: Path
 
 
 def train(
@@ -191,6 +139,7 @@ class _Loop:
                     tokens_per_second=speed,
                     seconds_left=left * seconds_per_step,
                     memory_bytes=memory_in_use(self.device),
+                    unit=job.unit,
                 )
             )
         if len(good) < len(rows):

@@ -98,6 +98,7 @@ def update(
 ) -> StepNumbers:
     """One update of `optimiser` on `batch` at `factor` times its peak learning rate.
 
+    What penalties on weights come to belongs to no batch: it is the update's own part "penalty".
     Nothing here waits for the device.
     """
     sums = accumulate(
@@ -108,6 +109,9 @@ def update(
         device=device,
         precision=precision,
     )
+    penalty = optimiser.penalty()
+    if penalty is not None:
+        sums["penalty"] = penalty
     opened = gate(optimiser.gradients(), sums["total"], clip_norm=clip_norm, blocked=blocked)
     optimiser.step(opened, factor)
     optimiser.zero_grad()

@@ -5,6 +5,13 @@ config and a model with its weights; and the other way. What a family is, is dat
 in `families/`. What is not known by name is refused by name.
 """
 
+from pellucid.checkpoints.huggingface.adapter import (
+    Adapter,
+    is_adapter,
+    read_adapter,
+    write_adapter,
+)
+from pellucid.checkpoints.huggingface.classes import MULTI_LABEL, SINGLE_LABEL
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.read import Published, open_published
@@ -12,9 +19,15 @@ from pellucid.checkpoints.huggingface.write import choose_family, write_publishe
 
 __all__ = [
     "FAMILIES",
+    "MULTI_LABEL",
+    "SINGLE_LABEL",
+    "Adapter",
     "Published",
     "choose_family",
+    "is_adapter",
     "is_huggingface",
     "open_published",
+    "read_adapter",
+    "write_adapter",
     "write_published",
 ]

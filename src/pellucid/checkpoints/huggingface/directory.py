@@ -111,6 +111,25 @@ class Shards:
         return self.read(name).to(torch.float32)
 
 
+def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of one small file as float32, in memory of their own, and its metadata.
+
+    Raises:
+        CheckpointError: it is missing, not safetensors, or holds what is not floating-point.
+    """
+    if not file.is_file():
+        raise _no_weights(file.parent, file.name)
+    held = _header(file)
+    for name, stored in held.items():
+        if stored.dtype not in _FLOATS:
+            raise CheckpointError(f"{file}: {name} is of type {stored.dtype}, expected floats")
+    with _opened(file) as opened:
+        metadata = cast("dict[str, str] | None", opened.metadata()) or {}
+        # a copy: the file's memory is let go
+        tensors = {name: opened.get_tensor(name).to(torch.float32, copy=True) for name in held}
+        return tensors, metadata
+
+
 def _indexed(folder: Path) -> dict[Path, set[str] | None]:
     index = folder / INDEX
     where: Mapping[str, Any] = as_table(
@@ -155,12 +174,14 @@ def _opened(file: Path) -> Any:
         ) from None
 
 
-def _no_weights(folder: Path) -> CheckpointError:
+def _no_weights(folder: Path, wanted: str = WEIGHTS) -> CheckpointError:
     pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
     if pickles:
         return CheckpointError(
-            f"{folder} holds {pickles[0]}, which is a pickle, and no {WEIGHTS}: a pickle can run "
+            f"{folder} holds {pickles[0]}, which is a pickle, and no {wanted}: a pickle can run "
             "any code when it is read, so it is not; if you trust it, convert it there with "
-            + _CONVERT.replace("FILE", pickles[0])
+            + _CONVERT.replace("FILE", pickles[0]).replace(WEIGHTS, wanted)
         )
+    if wanted != WEIGHTS:
+        return CheckpointError(f"{folder} holds no {wanted}: there are no weights")
     return CheckpointError(f"{folder} holds neither {WEIGHTS} nor {INDEX}: there are no weights")

@@ -64,8 +64,12 @@ def write_published(
     model: config.Transformer,
     tensors: Mapping[str, Tensor],
     ends: Mapping[str, int | None],
+    *,
+    problem_type: str | None = None,
 ) -> str:
     """Write a model into a folder that is there; `ends` are ids such as `bos_token_id`.
+
+    `problem_type` says of a model with a head for classes whether a text may have several.
 
     Gives back the family it was written as.
 
@@ -78,6 +82,7 @@ def write_published(
         "model_type": family.model_type,
         **attributes,
         **ends,
+        **({} if problem_type is None else {"problem_type": problem_type}),
         "torch_dtype": "float32",
     }
     _write_json(folder / CONFIG, table)
@@ -152,10 +157,12 @@ def _said(value: Any) -> str:
 
 def _plain(model: config.Transformer) -> config.Transformer:
     """A model without what does not change its numbers, each part said in one way."""
-    headless = isinstance(model.head, config.NoHead)
+    head = model.head
+    spells = isinstance(head, config.LanguageHead)
     return replace(
         model,
-        embedding=replace(model.embedding, tied=True) if headless else model.embedding,
+        head=replace(head, dropout=0.0) if isinstance(head, config.ClassificationHead) else head,
+        embedding=model.embedding if spells else replace(model.embedding, tied=True),
         encoder=None if model.encoder is None else _plain_stack(model.encoder),
         decoder=None if model.decoder is None else _plain_stack(model.decoder),
         initialisation=config.Initialisation(

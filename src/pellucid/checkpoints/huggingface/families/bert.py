@@ -1,4 +1,4 @@
-"""BERT: an encoder, with or without its masked-language head and its pooler.
+"""BERT: an encoder, with or without a head for masked words or for classes, and its pooler.
 
 Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers".
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
     Family,
@@ -131,21 +132,29 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-BERT = Family(
-    model_type="bert",
-    architectures=("BertForMaskedLM", "BertModel", "BertForPreTraining"),
-    rules=_RULES,
-    names=_NAMES,
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: (
-        "BertModel" if isinstance(model.head, config.NoHead) else "BertForMaskedLM"
+BERT = with_classes(
+    Family(
+        model_type="bert",
+        architectures=("BertForMaskedLM", "BertModel", "BertForPreTraining"),
+        rules=_RULES,
+        names=_NAMES,
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: (
+            "BertModel" if isinstance(model.head, config.NoHead) else "BertForMaskedLM"
+        ),
+        prefix="bert.",
+        older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+        left_out={
+            r"(bert\.)?embeddings\.position_ids": "the numbers 0, 1, 2 and so on",
+            r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
+        },
+        copies={f"{_HEAD}.decoder.bias": f"{_HEAD}.bias"},
     ),
-    prefix="bert.",
-    older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
-    left_out={
-        r"(bert\.)?embeddings\.position_ids": "the numbers 0, 1, 2 and so on",
-        r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
-    },
-    copies={f"{_HEAD}.decoder.bias": f"{_HEAD}.bias"},
+    "BertForSequenceClassification",
+    "classifier",
+    pooling="first",
+    bias=True,
+    body="BertModel",
+    dropout=("classifier_dropout", "hidden_dropout_prob"),
 )

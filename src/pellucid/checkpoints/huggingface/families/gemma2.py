@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -87,20 +88,30 @@ def _scalar(scale: float) -> int:
     return max(1, round(scale**-2))
 
 
-GEMMA2 = Family(
-    model_type="gemma2",
-    architectures=("Gemma2ForCausalLM",),
-    rules=_RULES,
-    names={
-        **NAMES,
-        **dict(norm(f"{_OURS}.attention_norm.before", f"{_THEIRS}.input_layernorm")),
-        **dict(norm(f"{_OURS}.attention_norm.after", f"{_THEIRS}.post_attention_layernorm")),
-        **dict(norm(f"{_OURS}.feed_forward_norm.before", f"{_THEIRS}.pre_feedforward_layernorm")),
-        **dict(norm(f"{_OURS}.feed_forward_norm.after", f"{_THEIRS}.post_feedforward_layernorm")),
-    },
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: "Gemma2ForCausalLM",
-    prefix="model.",
-    left_out=LEFT_OUT,
+GEMMA2 = with_classes(
+    Family(
+        model_type="gemma2",
+        architectures=("Gemma2ForCausalLM",),
+        rules=_RULES,
+        names={
+            **NAMES,
+            **dict(norm(f"{_OURS}.attention_norm.before", f"{_THEIRS}.input_layernorm")),
+            **dict(norm(f"{_OURS}.attention_norm.after", f"{_THEIRS}.post_attention_layernorm")),
+            **dict(
+                norm(f"{_OURS}.feed_forward_norm.before", f"{_THEIRS}.pre_feedforward_layernorm")
+            ),
+            **dict(
+                norm(f"{_OURS}.feed_forward_norm.after", f"{_THEIRS}.post_feedforward_layernorm")
+            ),
+        },
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: "Gemma2ForCausalLM",
+        prefix="model.",
+        left_out=LEFT_OUT,
+    ),
+    "Gemma2ForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

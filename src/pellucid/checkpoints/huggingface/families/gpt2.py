@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
     Family,
@@ -128,16 +129,22 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-GPT2 = Family(
-    model_type="gpt2",
-    architectures=("GPT2LMHeadModel",),
-    rules=_RULES,
-    names=_NAMES,
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: "GPT2LMHeadModel",
-    prefix="transformer.",
-    left_out={
-        r".*\.attn\.(bias|masked_bias)": "the causal mask",
-    },
+GPT2 = with_classes(
+    Family(
+        model_type="gpt2",
+        architectures=("GPT2LMHeadModel",),
+        rules=_RULES,
+        names=_NAMES,
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: "GPT2LMHeadModel",
+        prefix="transformer.",
+        left_out={
+            r".*\.attn\.(bias|masked_bias)": "the causal mask",
+        },
+    ),
+    "GPT2ForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
     Family,
@@ -128,17 +129,23 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-GPT_NEOX = Family(
-    model_type="gpt_neox",
-    architectures=("GPTNeoXForCausalLM",),
-    rules=_RULES,
-    names=_NAMES,
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: "GPTNeoXForCausalLM",
-    prefix="gpt_neox.",
-    left_out={
-        r".*\.attention\.(bias|masked_bias)": "the causal mask",
-        r".*rotary_emb\.inv_freq": "computed from the config",
-    },
+GPT_NEOX = with_classes(
+    Family(
+        model_type="gpt_neox",
+        architectures=("GPTNeoXForCausalLM",),
+        rules=_RULES,
+        names=_NAMES,
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: "GPTNeoXForCausalLM",
+        prefix="gpt_neox.",
+        left_out={
+            r".*\.attention\.(bias|masked_bias)": "the causal mask",
+            r".*rotary_emb\.inv_freq": "computed from the config",
+        },
+    ),
+    "GPTNeoXForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

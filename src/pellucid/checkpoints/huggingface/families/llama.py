@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -41,21 +42,27 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-LLAMA = Family(
-    model_type="llama",
-    architectures=("LlamaForCausalLM",),
-    rules={
-        **RULES,
-        **ONE_RANK,
-        "attention_bias": Read(bool, False),
-        "mlp_bias": Read(bool, False),
-        "rope_interleaved": Only(False),
-        "is_llama_config": Ignored("says what model_type says"),
-    },
-    names=NAMES,
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: "LlamaForCausalLM",
-    prefix="model.",
-    left_out=LEFT_OUT,
+LLAMA = with_classes(
+    Family(
+        model_type="llama",
+        architectures=("LlamaForCausalLM",),
+        rules={
+            **RULES,
+            **ONE_RANK,
+            "attention_bias": Read(bool, False),
+            "mlp_bias": Read(bool, False),
+            "rope_interleaved": Only(False),
+            "is_llama_config": Ignored("says what model_type says"),
+        },
+        names=NAMES,
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: "LlamaForCausalLM",
+        prefix="model.",
+        left_out=LEFT_OUT,
+    ),
+    "LlamaForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -38,14 +39,20 @@ def _describe(model: config.Transformer) -> Table:
     return {**describe_decoder(model), "sliding_window": window}
 
 
-MISTRAL = Family(
-    model_type="mistral",
-    architectures=("MistralForCausalLM",),
-    rules={**RULES, "sliding_window": Read(int, 4096, or_none=True)},
-    names=NAMES,
-    read=_read,
-    describe=_describe,
-    architecture_of=lambda model: "MistralForCausalLM",
-    prefix="model.",
-    left_out=LEFT_OUT,
+MISTRAL = with_classes(
+    Family(
+        model_type="mistral",
+        architectures=("MistralForCausalLM",),
+        rules={**RULES, "sliding_window": Read(int, 4096, or_none=True)},
+        names=NAMES,
+        read=_read,
+        describe=_describe,
+        architecture_of=lambda model: "MistralForCausalLM",
+        prefix="model.",
+        left_out=LEFT_OUT,
+    ),
+    "MistralForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.families.decoders import (
     LEFT_OUT,
     NAMES,
@@ -75,25 +76,41 @@ def _describe3(model: config.Transformer) -> Table:
     return {**_describe(model), "attention_bias": multi_head(lone_decoder(model)).qkv_bias}
 
 
-QWEN2 = Family(
-    model_type="qwen2",
-    architectures=("Qwen2ForCausalLM",),
-    rules=_RULES,
-    names=NAMES,
-    read=_read2,
-    describe=_describe,
-    architecture_of=lambda model: "Qwen2ForCausalLM",
-    prefix="model.",
-    left_out=LEFT_OUT,
+QWEN2 = with_classes(
+    Family(
+        model_type="qwen2",
+        architectures=("Qwen2ForCausalLM",),
+        rules=_RULES,
+        names=NAMES,
+        read=_read2,
+        describe=_describe,
+        architecture_of=lambda model: "Qwen2ForCausalLM",
+        prefix="model.",
+        left_out=LEFT_OUT,
+    ),
+    "Qwen2ForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )
-QWEN3 = Family(
-    model_type="qwen3",
-    architectures=("Qwen3ForCausalLM",),
-    rules={**_RULES, "attention_bias": Read(bool, False), "head_dim": Read(int, 128, or_none=True)},
-    names=NAMES,
-    read=_read3,
-    describe=_describe3,
-    architecture_of=lambda model: "Qwen3ForCausalLM",
-    prefix="model.",
-    left_out=LEFT_OUT,
+QWEN3 = with_classes(
+    Family(
+        model_type="qwen3",
+        architectures=("Qwen3ForCausalLM",),
+        rules={
+            **_RULES,
+            "attention_bias": Read(bool, False),
+            "head_dim": Read(int, 128, or_none=True),
+        },
+        names=NAMES,
+        read=_read3,
+        describe=_describe3,
+        architecture_of=lambda model: "Qwen3ForCausalLM",
+        prefix="model.",
+        left_out=LEFT_OUT,
+    ),
+    "Qwen3ForSequenceClassification",
+    "score",
+    pooling="last",
+    bias=False,
 )

@@ -1,0 +1,55 @@
+"""`pellucid answer`: a run that was tuned on answers gives one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.piped import piped
+from pellucid.cli.writing import harmless, sayer
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "answer",
+        help="ask a run that was tuned to answer",
+        description="Put prompts through the template that a run was tuned with, and print what it "
+        "answers. Without a text, read one from standard input.",
+    )
+    add_run(parser)
+    parser.add_argument("texts", nargs="*", metavar="TEXT")
+    parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    parser.add_argument(
+        "--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (the default)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_json(parser)
+    parser.set_defaults(call=call, list_of_words="texts")
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """One answer after another."""
+    from pellucid import runs
+    from pellucid.generation import Sampling
+
+    run = runs.load(arguments.run, device=arguments.device)
+    texts = arguments.texts or [piped("prompt")]
+    how = Sampling(
+        max_new_tokens=arguments.max_new_tokens,
+        temperature=arguments.temperature,
+        seed=arguments.seed,
+    )
+    answers = runs.answer(run, texts, how, when_outgrown=sayer(run))
+    if arguments.json:
+        print_json(
+            [
+                {"prompt": prompt, "text": each.text, "ids": each.ids, "stopped": each.stopped}
+                for prompt, each in zip(texts, answers, strict=True)
+            ]
+        )
+        return
+    for each in answers:
+        print(harmless(each.text.strip()))

@@ -1,0 +1,60 @@
+"""Texts on a command line, in a file or through a pipe; and how one is shown in a line.
+
+Comes in: words. Goes out: texts. It does not know what is done with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pellucid.cli.piped import piped
+from pellucid.errors import TextError
+
+#: How much of a text is shown.
+WIDTH = 60
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """The texts, and a file of them."""
+    parser.add_argument("texts", nargs="*", metavar="TEXT")
+    parser.add_argument("--file", metavar="FILE", help="texts, one a line; - is standard input")
+
+
+def texts_of(arguments: argparse.Namespace, *, to: str) -> list[str]:
+    """The texts that were given, to do what the message calls `to`.
+
+    Raises:
+        TextError: there is none, or the file is not UTF-8.
+    """
+    texts: list[str] = list(arguments.texts)
+    if texts == ["-"]:
+        texts = []
+        arguments.file = "-"
+    if arguments.file == "-":
+        texts += _lines(piped("text"))
+    elif arguments.file is not None:
+        try:
+            texts += _lines(Path(arguments.file).read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise TextError(
+                f"{arguments.file} is not UTF-8 ({error.reason} at {error.start}): convert it first"
+            ) from None
+    elif not texts and sys.stdin is not None and not sys.stdin.isatty():
+        texts = _lines(piped("text"))
+    if not texts:
+        raise TextError(f"there is no text to {to}: name some, or give --file, one text a line")
+    return texts
+
+
+def line(text: str) -> str:
+    """As much of a text as fits a line."""
+    from pellucid.display import visible
+
+    text = visible(text)
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _lines(text: str) -> list[str]:
+    return [each for each in text.splitlines() if each.strip()]

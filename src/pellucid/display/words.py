@@ -1,0 +1,41 @@
+"""Words that fit a line and do no harm to a terminal.
+
+Comes in: text, whoever wrote it. Goes out: text without control characters, in lines that fit. It
+does not know what is said.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+
+def visible(text: str) -> str:
+    """The text with its control characters drawn (␛, ␊): none of them reaches a terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: _drawn(ord(found[0])), text)
+
+
+def _drawn(code: int) -> str:
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """One line as lines of at most `columns` cells, broken between words where there are words."""
+    lines = Text(text).wrap(Console(width=columns, file=io.StringIO()), columns, overflow="fold")
+    return [line.plain.rstrip() for line in lines]
+
+
+def one_line(text: str) -> str:
+    """The text on one line: each run of white space becomes a blank."""
+    return visible(" ".join(text.split()))
+
+
+def fitted(text: str, columns: int) -> str:
+    """The text in exactly so many cells; an ellipsis where some of it is left out."""
+    if cell_len(text) > columns:
+        text = set_cell_size(text, columns - 1).rstrip() + "…"
+    return set_cell_size(text, columns)

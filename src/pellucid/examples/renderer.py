@@ -1,0 +1,240 @@
+"""The process in which chat templates are rendered: started by its path, it knows jinja2 alone.
+
+Comes in: lines of JSON on standard input, the first with the template and its limits, each further
+one with what is to be rendered. Goes out: one line of JSON for each. It does not know tokens, nor
+anything else of pellucid: what runs here is somebody else's program.
+
+With every text come two lists of places, [from, to): what the template marked with
+`{% generation %}`, and what the messages said, where that can be told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+#: Signs for private use, which stand around what is marked until the places are known.
+_PRIVATE = range(0xF0000, 0xF4000)
+#: What a template compares, and what is never text of its own; these may not spell a token.
+_COMPARED = ("role", "type")
+_LONGEST = 2**23
+
+Spans = list[tuple[int, int]]
+Marks = tuple[str, str, str, str]
+
+
+def limit(megabytes: int) -> None:
+    """Hold this process to so much memory, and to writing no file, where the system can."""
+    with suppress(ImportError):
+        import resource
+
+        for kind, most in (
+            (resource.RLIMIT_AS, megabytes * 2**20),
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_CORE, 0),
+        ):
+            with suppress(ValueError, OSError):
+                resource.setrlimit(kind, (most, most))
+
+
+def limit_seconds(seconds: float) -> None:
+    """End this process once it has computed for so much longer, where the system can."""
+    with suppress(ImportError):
+        import resource
+
+        used = math.ceil(time.process_time() + seconds) + 1
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CPU, (used, resource.RLIM_INFINITY))
+
+
+class Renderer:
+    """One template, compiled."""
+
+    def __init__(self, source: str) -> None:
+        from jinja2 import nodes
+        from jinja2.ext import Extension
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        outer = self
+        self.marks: Marks = ("", "", "", "")
+        self.has_tags = False
+        self._source = source
+        self._now = time.localtime()
+
+        class Generation(Extension):
+            tags = {"generation"}  # noqa: RUF012  so jinja2 has it
+
+            def parse(self, parser: Any) -> Any:
+                outer.has_tags = True
+                line = next(parser.stream).lineno
+                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                call = self.call_method("_around")
+                return nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+            def _around(self, caller: Callable[[], str]) -> str:
+                return outer.marks[2] + caller() + outer.marks[3]
+
+        environment: Any = ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[Generation, "jinja2.ext.loopcontrols"],
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        environment.globals["strftime_now"] = self._strftime
+        self._template = environment.from_string(source)
+
+    def render(self, context: dict[str, Any], special: list[str]) -> dict[str, Any]:
+        """The text of a context, and the places in it."""
+        self._now = time.localtime()
+        said = "".join(_strings(context)) + self._source
+        free = (sign for sign in map(chr, _PRIVATE) if sign not in said)
+        self.marks = (next(free), next(free), next(free), next(free))
+        text, _, generated = self._apart(context)
+        names = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "$.")
+        contents: Spans | None = None
+
+        def named(value: str) -> str:
+            return names.sub(self._around, value)
+
+        for mark in (self._whole, named):
+            changed = {**context, "messages": _changed(context["messages"], mark)}
+            with suppress(Exception):
+                again, found, the_same = self._apart(changed)
+                if again == text and the_same == generated and found is not None:
+                    contents = found
+                    break
+        return {"text": text, "generated": generated, "contents": contents}
+
+    def _apart(self, context: dict[str, Any]) -> tuple[str, Spans | None, Spans | None]:
+        text: str = self._template.render(**context)
+        if len(text) > _LONGEST:
+            raise ValueError(f"it wrote more than {_LONGEST:,} characters")
+        return _unmarked(text, self.marks)
+
+    def _strftime(self, form: str) -> str:
+        return time.strftime(form, self._now)
+
+    def _whole(self, value: str) -> str:
+        """Marks stand within the white space around a text, which templates like to cut off."""
+        core = value.strip()
+        start = value.find(core)
+        before, behind = value[:start], value[start + len(core) :]
+        return before + self.marks[0] + core + self.marks[1] + behind if core else value
+
+    def _around(self, found: re.Match[str]) -> str:
+        return self.marks[0] + found[0] + self.marks[1]
+
+
+def _unmarked(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]:
+    """A text without marks, and what they stood around; None where they do not match."""
+    kept: list[str] = []
+    place, depth, start = 0, [0, 0], [0, 0]
+    spans: list[Spans | None] = [[], []]
+    for part in re.split("([" + "".join(marks) + "])", text):
+        if part not in marks:
+            kept.append(part)
+            place += len(part)
+            continue
+        kind, closes = divmod(marks.index(part), 2)
+        depth[kind] += -1 if closes else 1
+        found = spans[kind]
+        if depth[kind] < 0:
+            spans[kind], depth[kind] = None, 0
+        elif not closes and depth[kind] == 1:
+            start[kind] = place
+        elif closes and depth[kind] == 0 and found is not None:
+            found.append((start[kind], place))
+    whole = [None if depth[kind] else spans[kind] for kind in (0, 1)]
+    return "".join(kept), whole[0], whole[1]
+
+
+def _changed(value: Any, mark: Callable[[str], str], key: str = "") -> Any:
+    if isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return {name: _changed(each, mark, name) for name, each in named.items()}
+    if isinstance(value, list):
+        return [_changed(each, mark, key) for each in cast("list[Any]", value)]
+    return mark(value) if isinstance(value, str) and key not in _COMPARED else value
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = list(cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        return [text for each in cast("list[Any]", value) for text in _strings(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """As templates for chats expect it: without the escapes for HTML that jinja2's own has."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _refuse(message: str) -> None:
+    from jinja2.exceptions import TemplateError
+
+    raise TemplateError(message)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """What went wrong, and in which line of the template."""
+    line: int | None = getattr(error, "lineno", None)
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    said = "it needs more memory than it may have" if isinstance(error, MemoryError) else str(error)
+    return {"error": said or type(error).__name__, "line": line}
+
+
+def main() -> None:
+    """Answer one line after another, until there are no more."""
+    first = json.loads(sys.stdin.buffer.readline())
+    sys.path.append(first["library"])
+    limit(first["megabytes"])
+    limit_seconds(first["seconds"])
+    renderer: Renderer | None = None
+    try:
+        renderer = Renderer(first["template"])
+        answer: dict[str, Any] = {"has_tags": renderer.has_tags}
+    except Exception as error:
+        answer = _failure(error)
+    _say(answer)
+    while renderer is not None and (line := sys.stdin.buffer.readline()):
+        limit_seconds(first["seconds"])
+        asked = json.loads(line)
+        try:
+            special = asked["special"]
+            answer = {"texts": [renderer.render(each, special) for each in asked["contexts"]]}
+        except Exception as error:
+            answer = _failure(error)
+        _say(answer)
+
+
+def _say(answer: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Templates rendered in a process of their own, which is killed where it takes too long.
+
+Comes in: a template, and what it is to be given, row by row. Goes out: texts, with the places that
+were marked in them. It does not know tokens or rows.
+
+A template is somebody else's program. It runs in jinja2's immutable sandbox, in another process
+that may use so much memory and so much time. Where the system cannot limit the memory of a process
+(Windows; macOS in part), the time is limited alone.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from pellucid.errors import TextError
+
+#: A first line has to wait for Python and jinja2 to be loaded as well.
+_START_SECONDS = 60
+#: Seconds are counted while it computes; by the clock, on a busy machine, it may take longer.
+_PATIENCE = 6
+#: What a process ends with that has computed for too long, where there is such a limit.
+_OUT_OF_TIME = -int(getattr(signal, "SIGXCPU", 99))
+
+#: Places in a text, [from, to).
+Spans = list[Sequence[int]]
+
+
+class Rendered(NamedTuple):
+    """A text; what of it a `{% generation %}` tag marked; what of it the messages said, or None
+    where the template changed them so that this cannot be told.
+    """
+
+    text: str
+    generated: Spans | None
+    contents: Spans | None
+
+
+class Sandbox:
+    """A process that renders one template, begun when it is first needed.
+
+    Args:
+        source: the template.
+        called: what errors call it.
+        seconds: how long one row may compute.
+        megabytes: how much memory the process may have.
+    """
+
+    def __init__(self, source: str, *, called: str, seconds: float, megabytes: int) -> None:
+        self._source, self._called = source, called
+        self._seconds, self._megabytes = seconds, megabytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: Queue[bytes] = Queue()
+        self._has_tags: bool | None = None
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether the template says by tags what the assistant writes."""
+        if self._has_tags is None:
+            self._started()
+        return bool(self._has_tags)
+
+    def render(
+        self, where: str, contexts: list[dict[str, Any]], special: list[str]
+    ) -> list[Rendered]:
+        """The texts of several contexts of one row.
+
+        Raises:
+            TextError: the template failed, took too long or too much memory; names the row by
+                `where`, and the template's line.
+        """
+        process = self._started()
+        answer = self._asked(process, where, {"contexts": contexts, "special": special})
+        found: list[dict[str, Any]] = answer["texts"]
+        return [Rendered(each["text"], each["generated"], each["contents"]) for each in found]
+
+    def close(self) -> None:
+        """End the process; it is begun again where it is needed again."""
+        if self._process is not None:
+            _end(self._process)
+        self._process = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None:
+            return self._process
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-B", str(Path(__file__).with_name("renderer.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._process, self._answers = process, Queue()
+        weakref.finalize(self, _end, process)
+        Thread(target=_read, args=(process.stdout, self._answers), daemon=True).start()
+        first = {
+            "template": self._source,
+            "library": _library(),
+            "seconds": self._seconds,
+            "megabytes": self._megabytes,
+        }
+        try:
+            self._has_tags = self._asked(process, "", first, more=_START_SECONDS)["has_tags"]
+        except TextError:
+            self.close()
+            raise
+        return process
+
+    def _asked(
+        self, process: subprocess.Popen[bytes], where: str, what: dict[str, Any], more: float = 0
+    ) -> dict[str, Any]:
+        at = f"{where}: " if where else ""
+        line: bytes | None = b""
+        try:
+            cast("BinaryIO", process.stdin).write(json.dumps(what).encode() + b"\n")
+            cast("BinaryIO", process.stdin).flush()
+            line = self._answers.get(timeout=_PATIENCE * self._seconds + more)
+        except Empty:
+            line = None
+        except OSError:  # it has ended
+            pass
+        if not line:
+            self.close()
+            raise self._stopped(at, late=line is None or process.returncode == _OUT_OF_TIME)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            place = "" if answer["line"] is None else f", line {answer['line']}"
+            raise TextError(
+                f"{at}{self._called}{place}: {answer['error']}; mend the template or the row"
+            )
+        return answer
+
+    def _stopped(self, at: str, *, late: bool) -> TextError:
+        if late:
+            return TextError(
+                f"{at}{self._called} did not come to an end within {self._seconds:g} seconds and "
+                "was stopped: look for a loop or a huge number in it"
+            )
+        return TextError(
+            f"{at}{self._called} ended without an answer, perhaps for want of memory (it may have "
+            f"{self._megabytes} MiB): look for a huge text or number in it"
+        )
+
+
+def _read(stream: BinaryIO, answers: Queue[bytes]) -> None:
+    """In a thread, because not every system can wait for a pipe and a clock at once."""
+    with stream:
+        while line := stream.readline():
+            answers.put(line)
+    answers.put(b"")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        with suppress(OSError):  # what was left to be written to a process that is gone
+            process.stdin.close()
+
+
+def _library() -> str:
+    """Where jinja2 lies, for a process that looks at nothing of the user's own."""
+    found = find_spec("jinja2")
+    if found is None or found.origin is None:
+        raise TextError("chat templates are rendered by jinja2, which is missing: reinstall")
+    return str(Path(found.origin).parents[1])

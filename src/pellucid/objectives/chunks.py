@@ -1,0 +1,131 @@
+"""Anything that is computed from logits, in chunks of rows, so that all logits never exist at once.
+
+Comes in: hidden states with the head that reads them, and a function of some rows of logits. Goes
+out: its values, one per row, with gradients. It does not know what the function computes.
+
+In the backward pass the logits of a chunk are computed once more, where they are needed and for no
+longer; so a value may be anything, and its gradient need not be known when it is computed. Where
+the loss is plain cross-entropy, `linear_cross_entropy` spares the second computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.batches import IGNORED, LanguageModel
+from pellucid.objectives.linear_cross_entropy import chunk_rows
+from pellucid.typed import computed_again
+
+
+@dataclass(frozen=True, slots=True)
+class LazyLogits:
+    """Logits that are not there yet: hidden states, one row per token, and the head.
+
+    They are those of `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`.
+    """
+
+    hidden: Float[Tensor, "tokens d_model"]
+    weight: Float[Tensor, "vocab d_model"]
+    bias: Float[Tensor, " vocab"] | None
+    soft_cap: float | None
+    temperature: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        model: LanguageModel,
+        hidden: Float[Tensor, "batch time d_model"],
+        *,
+        temperature: float = 1.0,
+    ) -> LazyLogits:
+        """What the model's own head would make of its hidden states."""
+        return cls(
+            hidden.flatten(0, 1), model.head_weight, model.head_bias, model.soft_cap, temperature
+        )
+
+    def detach(self) -> LazyLogits:
+        """The same numbers, without a gradient."""
+        return replace(
+            self,
+            hidden=self.hidden.detach(),
+            weight=self.weight.detach(),
+            bias=None if self.bias is None else self.bias.detach(),
+        )
+
+    def compute(self, rows: slice, dtype: torch.dtype) -> Float[Tensor, "rows vocab"]:
+        """Some rows of the logits, wide; the product is taken in `dtype`."""
+        hidden = self.hidden[rows].to(dtype)
+        logits = F.linear(hidden, self.weight.to(dtype))
+        logits = logits if dtype == torch.float64 else logits.float()
+        if self.bias is not None:
+            logits = logits + self.bias
+        if self.soft_cap is not None:
+            logits = self.soft_cap * torch.tanh(logits / self.soft_cap)
+        return logits if self.temperature == 1.0 else logits / self.temperature
+
+
+def in_chunks(
+    function: Callable[..., tuple[Tensor, ...]], lazy: Sequence[LazyLogits], *rows: Tensor
+) -> tuple[Tensor, ...]:
+    """What `function(logits, ..., rows, ...)` gives for all rows, chunk by chunk.
+
+    It is called with some rows of each of the `lazy` logits, then of each tensor in `rows`, and
+    gives a tuple of tensors with one value per row. It must not draw random numbers.
+
+    As in `linear_cross_entropy`, products are in autocast's dtype and logits float32 (float64 where
+    hidden states are); `function` runs outside autocast.
+    """
+    first = lazy[0].hidden
+    device = first.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else first.dtype
+
+    def compute(part: slice) -> tuple[Tensor, ...]:
+        with torch.autocast(device, enabled=False):
+            logits = [each.compute(part, dtype) for each in lazy]
+            return function(*logits, *(row[part] for row in rows))
+
+    n, size = first.shape[0], chunk_rows(lazy[0].weight.shape[0])
+    parts = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
+    found = [computed_again(part) if torch.is_grad_enabled() else part() for part in parts]
+    return tuple(torch.cat(values) for values in zip(*found, strict=True))
+
+
+def token_log_p(lazy: LazyLogits, targets: Int[Tensor, " tokens"]) -> Float[Tensor, " tokens"]:
+    """log p of each target; exactly 0, with a gradient of exactly 0, where it is `IGNORED`.
+
+    log p_t = x_t - log sum_i exp(x_i)
+
+    See also:
+        `pellucid.maths.log_softmax`, against which it is tested.
+    """
+    (log_p,) = in_chunks(_log_p, [lazy], targets)
+    return log_p
+
+
+def _log_p(logits: Tensor, targets: Tensor) -> tuple[Tensor]:
+    score = logits.gather(1, targets.clamp(min=0)[:, None])[:, 0]
+    return (supervised(score - logits.logsumexp(-1), targets),)
+
+
+def supervised(values: Tensor, targets: Tensor) -> Tensor:
+    """The values, and exactly 0 where the target is `IGNORED`."""
+    return torch.where(targets != IGNORED, values, 0.0)
+
+
+def row_log_p(
+    model: LanguageModel,
+    hidden: Float[Tensor, "batch time d_model"],
+    targets: Int[Tensor, "batch time"],
+    *,
+    temperature: float = 1.0,
+) -> Float[Tensor, "batch time"]:
+    """`token_log_p` by a model's own head, in the shape of the batch."""
+    lazy = LazyLogits.of(model, hidden, temperature=temperature)
+    return token_log_p(lazy, targets.flatten()).view_as(targets)

@@ -1,0 +1,77 @@
+"""Name the class of a text, or say yes or no to each class.
+
+Comes in: a model with a head of classes, texts, labels. Goes out: nats per text. It does not know
+what the classes mean.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.batches import IGNORED, LabelBatch, Loss
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What classification asks of a model."""
+
+    def class_logits(
+        self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        """A logit for each class."""
+        ...
+
+
+class Classification:
+    """-log p(class | text) / texts; with `multi_label` the mean of a yes or no for each class.
+
+    L = mean over classes of -y log s(x) - (1 - y) log s(-x)
+
+    The mean and not the sum, as in torch's `BCEWithLogitsLoss`: a loss of ln 2 is guessing, however
+    many classes there are. Parts: `loss_nats`, without smoothing; `accuracy`, the share of texts
+    whose class has the largest logit, or with `multi_label` of right answers among all.
+
+    Source:
+        Bishop 2006, "Pattern Recognition and Machine Learning", eq. 4.108 and 4.90.
+    See also:
+        `pellucid.maths.cross_entropy`, `pellucid.maths.binary_cross_entropy_from_logits`: the same,
+        but they look at the labels' values, for which a device would have to be waited.
+    """
+
+    def __init__(self, *, label_smoothing: float = 0.0, multi_label: bool = False) -> None:
+        self.label_smoothing = label_smoothing
+        self.multi_label = multi_label
+
+    def __call__(self, model: Classifier, batch: LabelBatch) -> Loss:
+        """The batch's share of the mean over labelled texts."""
+        logits = model.class_logits(batch.ids, padding=batch.padding)
+        with torch.autocast(logits.device.type, enabled=False):
+            logits = logits if logits.dtype == torch.float64 else logits.float()
+            measure = self._yes_or_no if self.multi_label else self._one_class
+            loss, plain, right = measure(logits, batch.labels)
+        n = batch.n_supervised
+        parts = {"loss_nats": plain.detach().sum() / n, "accuracy": right.sum() / n}
+        return Loss(total=loss.sum() / n, parts=parts)
+
+    def _one_class(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Per text: the loss, the plain loss, and whether the class was found."""
+        plain = loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")
+        if self.label_smoothing:
+            loss = F.cross_entropy(
+                logits,
+                labels,
+                ignore_index=IGNORED,
+                label_smoothing=self.label_smoothing,
+                reduction="none",
+            )
+        return loss, plain, (logits.argmax(-1) == labels).to(logits.dtype)
+
+    def _yes_or_no(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = labels.to(logits.dtype)
+        loss = F.binary_cross_entropy_with_logits(logits, y, reduction="none").mean(-1)
+        return loss, loss, ((logits > 0) == (y > 0.5)).to(logits.dtype).mean(-1)

@@ -1,0 +1,118 @@
+"""Predict what a teacher predicts.
+
+Comes in: a model and a batch of text; the teacher is there from the beginning. Goes out: nats per
+token. It does not know where the teacher came from. Both sets of logits exist chunk by chunk alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Literal, assert_never
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid import maths
+from pellucid.batches import LanguageModel, Loss, TokenBatch
+from pellucid.errors import PellucidError
+from pellucid.objectives.chunks import LazyLogits, in_chunks, supervised
+from pellucid.objectives.reference import at_rest
+from pellucid.objectives.token_loss import TokenLoss
+
+Divergence = Literal["forward", "reverse", "jensen_shannon"]
+
+
+def token_divergence(
+    lazy: LazyLogits,
+    target: LazyLogits,
+    targets: Int[Tensor, " tokens"],
+    *,
+    divergence: Divergence,
+) -> Float[Tensor, " tokens"]:
+    """How far a model's prediction is from that of another, at each supervised token.
+
+    "forward" is KL(other || model), "reverse" KL(model || other). Temperatures are those of the
+    logits.
+    """
+
+    def compute(logits: Tensor, target_logits: Tensor, targets: Tensor) -> tuple[Tensor]:
+        match divergence:
+            case "forward":
+                found = maths.forward_kl(logits, target_logits)
+            case "reverse":
+                found = maths.reverse_kl(logits, target_logits)
+            case "jensen_shannon":
+                found = maths.jensen_shannon_of_logits(logits, target_logits)
+            case _:
+                assert_never(divergence)
+        return (supervised(found, targets),)
+
+    (found,) = in_chunks(compute, [lazy, target.detach()], targets)
+    return found
+
+
+class Distillation:
+    """(1 - h) T^2 D(teacher, student) + h CE(next token, student), means over supervised tokens.
+
+    Both distributions are taken at temperature T. The gradient of D shrinks as 1 / T^2; the factor
+    T^2 keeps the balance of the two where it was. Parts: `loss_nats`, the student's plain
+    cross-entropy; `divergence`, D in nats per token without T^2; `log_z` and `accuracy`.
+
+    Source:
+        Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2.
+    See also:
+        `pellucid.maths.forward_kl`, `reverse_kl`, `jensen_shannon_of_logits`.
+    """
+
+    def __init__(
+        self,
+        teacher: LanguageModel,
+        *,
+        divergence: Divergence,
+        temperature: float,
+        hard_weight: float,
+    ) -> None:
+        self.teacher = teacher
+        self.divergence: Divergence = divergence
+        self.temperature = temperature
+        self.hard_weight = hard_weight
+        self.hard = TokenLoss()
+
+    def __call__(self, model: LanguageModel, batch: TokenBatch) -> Loss:
+        """The batch's share of the mean over supervised tokens.
+
+        Raises:
+            PellucidError: the teacher has another vocabulary.
+        """
+        self._check(model)
+        n, soft_weight = batch.n_supervised, 1 - self.hard_weight
+        hidden = model.hidden_states(batch.ids, documents=batch.documents, padding=batch.padding)
+        # what has no weight is measured all the same, and costs no backward pass
+        with nullcontext() if self.hard_weight else torch.no_grad():
+            hard = self.hard(model, hidden, batch.targets, n)
+        with nullcontext() if soft_weight else torch.no_grad():
+            soft = self._divergences(model, hidden, batch).sum() / n
+        total = soft_weight * self.temperature**2 * soft + self.hard_weight * hard.total
+        return Loss(total=total, parts={**hard.parts, "divergence": soft.detach()})
+
+    def _divergences(self, model: LanguageModel, hidden: Tensor, batch: TokenBatch) -> Tensor:
+        with at_rest(self.teacher):
+            known = self.teacher.hidden_states(
+                batch.ids, documents=batch.documents, padding=batch.padding
+            )
+        return token_divergence(
+            LazyLogits.of(model, hidden, temperature=self.temperature),
+            LazyLogits.of(self.teacher, known, temperature=self.temperature),
+            batch.targets.flatten(),
+            divergence=self.divergence,
+        )
+
+    def _check(self, model: LanguageModel) -> None:
+        own, known = model.head_weight.shape[0], self.teacher.head_weight.shape[0]
+        if own != known:
+            raise PellucidError(
+                f"the teacher predicts {known} tokens and the student {own}: distillation compares "
+                "them token by token, so both need the same tokenizer; train the student with the "
+                "teacher's"
+            )

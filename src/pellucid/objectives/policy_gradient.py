@@ -1,0 +1,111 @@
+"""Make answers that went better than expected likelier, on a leash to a reference.
+
+Comes in: a model and answers that it has drawn, each with its advantage. Goes out: a loss whose
+gradient is, on average, that of the expected reward. It does not know what rewarded the answers,
+nor how the advantages were estimated.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never
+
+import torch
+from torch import Tensor
+
+from pellucid import maths
+from pellucid.batches import LanguageModel, Loss, RolloutBatch
+from pellucid.objectives.chunks import LazyLogits, token_log_p
+from pellucid.objectives.distillation import token_divergence
+from pellucid.objectives.reference import Reference, asked
+from pellucid.objectives.token_loss import token_entropy
+
+
+class PolicyGradient:
+    """-A log pi(answer) + beta KL(pi || ref) - entropy_bonus H, a mean over answers.
+
+    log pi of an answer is the sum over its tokens, not their mean: so the gradient is that of the
+    expected reward, for short and long answers alike. Answers are drawn once for each update; were
+    they used twice, the second gradient would be of something else. `temperature` is the one at
+    which they were drawn: pi is the model at that temperature, and so must `reference_log_p` be.
+
+    `kl` says how the leash pulls:
+
+    - "in_reward": it is in the advantages already, and nothing is added here.
+    - "k2": (log r)^2 / 2 of the whole answer, r = ref / pi. Its gradient is on average that of KL,
+      so that the optimum is the same, ref exp(reward / beta) / Z.
+    - "k3": r - 1 - log r of each token, as in GRPO. Its value is KL on average, its gradient is not
+      (it is that of KL(ref || pi)), so that it has another optimum.
+
+    Parts: `loss_nats`, -log pi of the answers, in nats per answer (the value of the loss itself
+    means nothing); `reward`; `kl_k1`, `kl_k2`, `kl_k3`, estimates of KL(pi || ref) in nats per
+    answer, added up token by token; with a `reference` also `kl_exact`, in which each token's KL is
+    over the whole vocabulary, and the mean over answers alone is an estimate; with a bonus
+    `entropy`, in nats per answer, added up in the same way.
+
+    Source:
+        Williams 1992 (the gradient); Ahmadian et al. 2024, "Back to Basics" (RLOO, whole answers);
+        Shao et al. 2024, "DeepSeekMath", eq. 4 (k3 as a loss); Schulman 2020, "Approximating KL
+        Divergence" (the estimates).
+    See also:
+        `pellucid.maths.policy_gradient_loss`, `rloo_advantages`, `grpo_advantages`, `kl_k2`.
+    """
+
+    def __init__(
+        self,
+        *,
+        beta: float,
+        kl: Literal["in_reward", "k2", "k3"],
+        temperature: float = 1.0,
+        entropy_bonus: float = 0.0,
+        reference: Reference | None = None,
+    ) -> None:
+        self.beta = beta
+        self.kl: Literal["in_reward", "k2", "k3"] = kl
+        self.temperature = temperature
+        self.entropy_bonus = entropy_bonus
+        self.reference = reference
+
+    def __call__(self, model: LanguageModel, batch: RolloutBatch) -> Loss:
+        """The batch's share of the mean over answers."""
+        n, flat = batch.n_supervised, batch.targets.flatten()
+        lazy = self._lazy(model, batch)
+        log_p = token_log_p(lazy, flat).view_as(batch.targets)
+        log_ratio = batch.reference_log_p.to(log_p.dtype) - log_p
+        gained = maths.policy_gradient_loss(log_p.sum(-1), batch.advantages.to(log_p.dtype))
+        total = (gained + self.beta * self._leash(log_ratio)).sum() / n
+        parts = {"loss_nats": -log_p.sum() / n, "reward": batch.rewards.sum() / n}
+        for name, estimate in (
+            ("kl_k1", maths.kl_k1),
+            ("kl_k2", maths.kl_k2),
+            ("kl_k3", maths.kl_k3),
+        ):
+            parts[name] = estimate(log_ratio.detach()).sum() / n
+        if self.reference is not None:
+            parts["kl_exact"] = self._exact_kl(self.reference, model, lazy, batch).sum() / n
+        if self.entropy_bonus:
+            parts["entropy"] = token_entropy(lazy, flat).sum() / n
+            total = total - self.entropy_bonus * parts["entropy"]
+        return Loss(total=total, parts={name: part.detach() for name, part in parts.items()})
+
+    def _lazy(self, model: LanguageModel, batch: RolloutBatch) -> LazyLogits:
+        return LazyLogits.of(model, model.hidden_states(batch.ids), temperature=self.temperature)
+
+    def _leash(self, log_ratio: Tensor) -> Tensor:
+        """What distance from the reference costs each answer, before `beta`."""
+        match self.kl:
+            case "in_reward":
+                return torch.zeros_like(log_ratio[:, 0])
+            case "k2":
+                return maths.kl_k2(log_ratio.sum(-1))
+            case "k3":
+                return maths.kl_k3(log_ratio).sum(-1)
+            case _:
+                assert_never(self.kl)
+
+    @torch.no_grad()
+    def _exact_kl(
+        self, reference: Reference, model: LanguageModel, lazy: LazyLogits, batch: RolloutBatch
+    ) -> Tensor:
+        with asked(reference, model) as other:
+            kept = self._lazy(other, batch)
+        return token_divergence(lazy, kept, batch.targets.flatten(), divergence="reverse")

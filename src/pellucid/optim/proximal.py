@@ -1,0 +1,86 @@
+"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0.
+
+Comes in: parameters with the strengths of their penalties, learning rates, a gate. Goes out: moved
+weights, and what they cost. It does not know the loss, nor which optimiser was there before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pellucid.errors import ConfigError
+from pellucid.maths import elastic_net_penalty, elastic_net_prox
+
+#: How many names an error shows.
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class Penalty:
+    """What one parameter pays: l1 sum |w| + l2 sum w^2."""
+
+    parameter: nn.Parameter
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def value(self) -> Float[Tensor, ""]:
+        """The penalty of the weights as they are, without a gradient."""
+        return elastic_net_penalty(self.parameter.detach(), l1=self.l1, l2=self.l2)
+
+    @torch.no_grad()
+    def step(self, rate: float, blocked: Float[Tensor, ""]) -> None:
+        """w <- sign(w) max(|w| - rate l1, 0) / (1 + 2 rate l2), unless `blocked` is 1.
+
+        Never by the gradient: that has no zeros, and would be divided by Adam's root. After plain
+        gradient descent this is the proximal gradient method, whose fixed points are the optima of
+        the loss with its penalty. After Adam, AdamW or Muon it is decoupled, as weight decay is in
+        AdamW: the strength is relative to their updates and not to the loss's gradient.
+
+        Source:
+            Parikh and Boyd 2014, "Proximal Algorithms", sections 4.2 and 6.5.3; Loshchilov and
+            Hutter 2019, "Decoupled Weight Decay Regularization" (the step beside the gradient).
+        """
+        moved = elastic_net_prox(self.parameter, l1=self.l1, l2=self.l2, step=rate)
+        # where and not times: nan times zero is nan
+        self.parameter.copy_(torch.where(blocked > 0, self.parameter, moved))
+
+
+def penalties_of(
+    strengths: Iterable[tuple[float, float, Sequence[str]]], named: Mapping[str, nn.Parameter]
+) -> list[Penalty]:
+    """The penalty of each trainable parameter, from (l1, l2, patterns of names).
+
+    What several patterns ask of one parameter is added up.
+
+    Raises:
+        ConfigError: a pattern matches no parameter that is trained.
+    """
+    trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
+    found: dict[str, Penalty] = {}
+    for l1, l2, patterns in strengths:
+        # a parameter that two patterns of one penalty match pays it once
+        for name in _matched(patterns, trained):
+            penalty = found.setdefault(name, Penalty(trained[name]))
+            penalty.l1, penalty.l2 = penalty.l1 + l1, penalty.l2 + l2
+    return list(found.values())
+
+
+def _matched(patterns: Sequence[str], trained: Mapping[str, nn.Parameter]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in trained):
+            raise ConfigError(
+                f"penalties: {pattern!r} matches no parameter that is trained; there are "
+                f"{_told(list(trained))}"
+            )
+    return [name for name in trained if any(fnmatchcase(name, each) for each in patterns)]
+
+
+def _told(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

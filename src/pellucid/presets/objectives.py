@@ -1,0 +1,152 @@
+"""What `--objective NAME` stands for: the objective with its usual numbers, and where to start.
+
+Comes in: a short name. Goes out: values to lay over a preset. It does not know data or models.
+
+Sources:
+    Devlin et al. 2018, "BERT", section 3.1 (15%, of which 80% masked and 10% replaced); Raffel et
+    al. 2019, "T5", section 3.1.4 (15%, spans of 3); Vaswani et al. 2017, section 5.4 (label
+    smoothing .1); Rafailov et al. 2023, "Direct Preference Optimization", appendix B (beta .1);
+    Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2 (T^2).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pellucid.config import (
+    AdamW,
+    Classification,
+    ClassificationHead,
+    Cosine,
+    DirectPreference,
+    Distillation,
+    Epochs,
+    Head,
+    MaskedTokens,
+    NextToken,
+    Objective,
+    PolicyGradient,
+    SequenceToSequence,
+    SpanCorruption,
+    SupervisedFineTuning,
+    encode,
+)
+from pellucid.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """An objective as it is usually meant.
+
+    `preset` is what a run starts from where no other is named. `head` is what the model needs on
+    top, where that is not its own. `tuning` is laid over the preset where the run goes on from
+    trained weights, which bear smaller steps only. `special` is what the tokenizer must have
+    besides.
+    """
+
+    what: str
+    preset: str
+    objective: Objective
+    head: Head | None = None
+    special: tuple[Literal["mask", "sentinels"], ...] = ()
+    tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str, Any]:
+    """Small steps, a few times through the data."""
+    return {
+        "optimiser": encode(
+            AdamW(learning_rate=learning_rate, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01)
+        ),
+        "schedule": encode(Cosine(warm_up=0.1, final=0.1)),
+        "training": {
+            "budget": encode(Epochs(count=epochs)),
+            "batch_size": batch_size,
+            "clip_norm": 1.0,
+            "evaluate_every": 50,
+            "checkpoint_every": 50,
+        },
+    }
+
+
+GOALS: Mapping[str, Goal] = {
+    "next-token": Goal(
+        what="predict each token from those before it",
+        preset="nano",
+        objective=NextToken(label_smoothing=0.0, z_loss=0.0),
+        tuning=_tuning(3e-4, epochs=1, batch_size=8),
+    ),
+    "mlm": Goal(
+        what="fill masked tokens of a text that is seen both ways",
+        preset="nano-encoder",
+        objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
+        special=("mask",),
+        tuning=_tuning(3e-4, epochs=1, batch_size=8),
+    ),
+    "spans": Goal(
+        what="write the spans that were cut out of a text",
+        preset="nano-pair",
+        objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
+        special=("sentinels",),
+        tuning=_tuning(3e-4, epochs=1, batch_size=8),
+    ),
+    "seq2seq": Goal(
+        what="write a text while looking at another: translate, summarise",
+        preset="nano-pair",
+        objective=SequenceToSequence(label_smoothing=0.1),
+        tuning=_tuning(3e-4, epochs=3, batch_size=32),
+    ),
+    "classification": Goal(
+        what="name the class of a text",
+        preset="nano-encoder",
+        objective=Classification(label_smoothing=0.0),
+        head=ClassificationHead(classes=None, pooling="mean", dropout=0.1, bias=True),
+        tuning=_tuning(3e-4, epochs=3, batch_size=32),
+    ),
+    "sft": Goal(
+        what="answer prompts: predict the tokens of answers, from instructions or chats",
+        preset="nano",
+        objective=SupervisedFineTuning(label_smoothing=0.0),
+        tuning=_tuning(3e-4, epochs=3, batch_size=8),
+    ),
+    "distillation": Goal(
+        what="predict what a teacher predicts",
+        preset="nano",
+        objective=Distillation(teacher="", divergence="forward", temperature=2.0, hard_weight=0.5),
+    ),
+    "dpo": Goal(
+        what="make the chosen of two answers likelier than the rejected one",
+        preset="nano",
+        objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
+        tuning=_tuning(1e-4, epochs=2, batch_size=16),
+    ),
+    "policy": Goal(
+        what="draw answers, and make those with the better reward likelier",
+        preset="nano",
+        objective=PolicyGradient(
+            estimator="rloo",
+            beta=0.05,
+            kl="in_reward",
+            n_samples=4,
+            max_new_tokens=64,
+            temperature=1.0,
+        ),
+        tuning=_tuning(1e-4, epochs=1, batch_size=16),
+    ),
+}
+
+
+def find_goal(name: str) -> Goal:
+    """The objective called `name`.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+    """
+    if name not in GOALS:
+        near = difflib.get_close_matches(name, GOALS, n=1)
+        hint = f"; did you mean {near[0]!r}" if near else ""
+        raise ConfigError(f"unknown objective {name!r}{hint}; objectives: {', '.join(GOALS)}")
+    return GOALS[name]

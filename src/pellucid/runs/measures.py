@@ -1,0 +1,219 @@
+"""Answers on held-out data against what was right: classes and texts.
+
+Comes in: probabilities and labels, or texts and references. Goes out: measures by name, as
+`display/names.py` tells them. It does not know models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid import maths
+from pellucid.errors import RunError
+
+#: Into how many bins answers are sorted by their confidence: as most of the literature does.
+_BINS = 15
+
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMeasures:
+    """How one class is named: of `texts` that are of it."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """Measures by name; each class by itself; and what was taken for what.
+
+    `confusion` has a row for each true class and a column for each class said; None where a text
+    may be of several.
+    """
+
+    measures: Mapping[str, float]
+    classes: tuple[ClassMeasures, ...]
+    confusion: Numbers | None
+
+
+def classification_measures(
+    probabilities: Numbers, labels: Numbers, classes: Sequence[str]
+) -> Classified:
+    """How well classes are named, and whether confidence is earned.
+
+    Args:
+        probabilities: (texts, classes). labels: (texts,), numbers of classes; or (texts, classes),
+            a 0 or 1 for each, where a text may be of several: then said is what has .5 or more.
+        classes: their names. With two of them `f1`, `precision` and `recall` are of the second.
+
+    Raises:
+        RunError: the shapes do not fit, there is no text, or a label is no class.
+    """
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    labels = np.asarray(labels)
+    n = len(classes)
+    if probabilities.ndim != 2 or probabilities.shape[1] != n or not len(probabilities):
+        raise RunError(
+            f"probabilities have shape {probabilities.shape}: give a row for each text, at least "
+            f"one, and a column for each of the {n} classes"
+        )
+    if labels.shape == probabilities.shape:
+        return _several(probabilities, labels.astype(np.float64), classes)
+    if labels.shape != (len(probabilities),):
+        raise RunError(
+            f"labels have shape {labels.shape}: give one for each of the {len(probabilities)} "
+            "texts, or a row of 0 and 1 for each"
+        )
+    outside = (labels < 0) | (labels >= n)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise RunError(
+            f"text {row} has label {labels[row]}, and the classes are 0 to {n - 1}: correct it"
+        )
+    return _one_each(probabilities, labels.astype(np.int64), classes)
+
+
+def _one_each(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) -> Classified:
+    said = probabilities.argmax(axis=1)
+    came, called = np.eye(len(classes))[labels], np.eye(len(classes))[said]
+    confusion = maths.confusion_matrix(came, called)
+    each = _each_class(confusion[None], classes)
+    right = (said == labels).astype(np.float64)
+    # of two classes the second is the one that is looked for
+    yes = each[1] if len(each) == 2 else None
+    measures = {
+        "accuracy": float(maths.accuracy(confusion)),
+        **({"f1": yes.f1, "precision": yes.precision, "recall": yes.recall} if yes else {}),
+        **_over_classes(each),
+        "ece": float(
+            maths.expected_calibration_error(probabilities.max(axis=1), right, n_bins=_BINS)
+        ),
+        # over all classes, as Brier counted
+        "brier": float(maths.brier_score(probabilities, came).sum(axis=1).mean()),
+    }
+    return Classified(measures, each, confusion.astype(np.int64))
+
+
+def _several(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) -> Classified:
+    """A yes or no for every class of every text."""
+    if not np.isin(labels, (0.0, 1.0)).all():
+        raise RunError("labels hold something else than 0 and 1: give a 0 or 1 for each class")
+    said = (probabilities >= 0.5).astype(np.float64)
+    confusions = np.stack(
+        [
+            maths.confusion_matrix(_no_and_yes(labels[:, k]), _no_and_yes(said[:, k]))
+            for k in range(len(classes))
+        ]
+    )
+    each = _each_class(confusions, classes)
+    # how sure of what was said, be it yes or no
+    sure = np.maximum(probabilities, 1 - probabilities).ravel()
+    right = (said == labels).astype(np.float64)
+    measures = {
+        "accuracy": float(right.mean()),
+        "exact_match": float(right.all(axis=1).mean()),
+        **_over_classes(each),
+        "micro_f1": float(maths.f1_score(confusions.sum(axis=0))[1]),
+        "ece": float(maths.expected_calibration_error(sure, right.ravel(), n_bins=_BINS)),
+        "brier": float(maths.brier_score(probabilities, labels).mean()),
+    }
+    return Classified(measures, each, None)
+
+
+def _no_and_yes(yes: Numbers) -> Numbers:
+    return np.stack([1 - yes, yes], axis=1)
+
+
+def _each_class(confusions: Numbers, classes: Sequence[str]) -> tuple[ClassMeasures, ...]:
+    """From one matrix over all classes, or from one of no and yes for each class."""
+    shares = [f(confusions) for f in (maths.precision_score, maths.recall_score, maths.f1_score)]
+    counts = confusions.sum(axis=-1)
+    several = len(confusions) == len(classes) and confusions.shape[-1] == 2
+    picked = [values[:, 1] if several else values[0] for values in (*shares, counts)]
+    return tuple(
+        ClassMeasures(name, float(precision), float(recall), float(f1), int(texts))
+        for name, precision, recall, f1, texts in zip(classes, *picked, strict=True)
+    )
+
+
+def _over_classes(each: Sequence[ClassMeasures]) -> dict[str, float]:
+    """Means over classes: each counts alike."""
+    return {
+        "macro_f1": float(np.mean([one.f1 for one in each])),
+        "macro_precision": float(np.mean([one.precision for one in each])),
+        "macro_recall": float(np.mean([one.recall for one in each])),
+    }
+
+
+#: What was to be written: one text, or several of which each would do.
+Reference = str | Sequence[str]
+
+
+def text_measures(
+    hypotheses: Sequence[str], references: Sequence[Reference]
+) -> Mapping[str, float]:
+    """BLEU and chrF of a whole corpus by sacrebleu with its defaults, and the share that is equal.
+
+    Args:
+        hypotheses: what was written. references: what was to be written, one or several for each.
+
+    Raises:
+        RunError: they differ in number, there are none, or the package sacrebleu is not installed.
+    """
+    wanted = _references(hypotheses, references)
+    sacrebleu = _sacrebleu()
+    # by place instead of by text; None where a text has fewer than another
+    by_place = [list(place) for place in zip_longest(*wanted)]
+    return {
+        "bleu": float(sacrebleu.corpus_bleu(list(hypotheses), by_place).score),
+        "chrf": float(sacrebleu.corpus_chrf(list(hypotheses), by_place).score),
+        "exact_match": exact_match(hypotheses, references),
+    }
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> float:
+    """The share of texts that equal a reference of theirs, white space at both ends aside.
+
+    Raises:
+        RunError: they differ in number, or there are none.
+    """
+    wanted = _references(hypotheses, references)
+    same = [
+        text.strip() in [each.strip() for each in some]
+        for text, some in zip(hypotheses, wanted, strict=True)
+    ]
+    return sum(same) / len(same)
+
+
+def _references(
+    hypotheses: Sequence[str], references: Sequence[Reference]
+) -> list[tuple[str, ...]]:
+    wanted = [(each,) if isinstance(each, str) else tuple(each) for each in references]
+    if len(hypotheses) != len(wanted) or not wanted or not all(wanted):
+        raise RunError(
+            f"{len(hypotheses)} texts cannot be compared with {len(references)} references: give "
+            "at least one text, and at least one reference for each"
+        )
+    return wanted
+
+
+def _sacrebleu() -> Any:
+    try:
+        return import_module("sacrebleu")
+    except ImportError as error:
+        raise RunError(
+            "BLEU and chrF are counted by the package sacrebleu, and it cannot be imported "
+            f"({error}): install pellucid with its extra, in a checkout pip install '.[bleu]'"
+        ) from None

@@ -1,0 +1,24 @@
+"""What is known of a run's data before there is a run.
+
+Comes in: nothing. Goes out: a type. It does not know how data are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.examples import StoredExamples
+from pellucid.text import PreparedText, Tokenizer
+
+Data = PreparedText | StoredExamples
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A tokenizer, what puts the encoded data into a folder, and the classes, where there are."""
+
+    tokenizer: Tokenizer
+    fill: Callable[[Path], Data]
+    classes: tuple[str, ...] | None = None

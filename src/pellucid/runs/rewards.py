@@ -1,0 +1,109 @@
+"""What an answer is worth: a function that the user names, or a classifier that was trained.
+
+Comes in: "module:function", or a run and one of its classes. Goes out: a reward. It does not know
+how answers are drawn.
+
+Code is run because the user's own command names it, and never because a file does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from pellucid import config
+from pellucid.errors import ConfigError
+from pellucid.runs.classify import classify
+from pellucid.runs.load import load
+from pellucid.runs.tasks import Reward
+
+_EXPECTED = (
+    "expected MODULE:FUNCTION, a function of (row, answer) that gives a number, or RUN:CLASS, a "
+    "run of a classifier and the class whose probability is the reward"
+)
+
+
+def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
+    """The reward that `name` stands for; None where the objective asks for none.
+
+    Raises:
+        ConfigError: it is missing, not wanted, or not there.
+    """
+    wanted = isinstance(objective, config.PolicyGradient)
+    if not wanted:
+        if name is not None:
+            raise ConfigError(
+                f"--reward {name}: objective {type(objective).__name__} has no reward; leave it "
+                "out, or choose --objective policy"
+            )
+        return None
+    if name is None:
+        raise ConfigError(f"objective PolicyGradient needs --reward: {_EXPECTED}")
+    before, colon, after = name.rpartition(":")
+    if not colon or not after:
+        raise ConfigError(f"--reward {name}: {_EXPECTED}")
+    return _classifier(before, after) if Path(before).exists() else _function(before, after)
+
+
+def _function(module: str, function: str) -> Reward:
+    # a module beside the user, as `python -m` would find it
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except ImportError as error:
+        raise ConfigError(f"--reward {module}:{function}: {error}; {_EXPECTED}") from None
+    except AttributeError:
+        raise ConfigError(
+            f"--reward {module}:{function}: {module} has no {function!r}; {_EXPECTED}"
+        ) from None
+    if not callable(found):
+        raise ConfigError(f"--reward {module}:{function}: is no function; {_EXPECTED}")
+    return _checked(f"{module}:{function}", cast("Callable[..., Any]", found))
+
+
+def _checked(name: str, function: Callable[..., Any]) -> Reward:
+    """The function; what it raises, and what it gives that is no number, is said with the row."""
+
+    def reward(row: dict[str, object], answer: str) -> float:
+        try:
+            value = float(function(row, answer))
+        except Exception as error:
+            raise ConfigError(
+                f"--reward {name} failed with {type(error).__name__}: {error}; for the answer "
+                f"{answer[:80]!r} to {str(row)[:120]}"
+            ) from error
+        if not math.isfinite(value):
+            raise ConfigError(
+                f"--reward {name} gave {value}, which is no reward; for the answer "
+                f"{answer[:80]!r} to {str(row)[:120]}"
+            )
+        return value
+
+    return reward
+
+
+def _classifier(path: str, label: str) -> Reward:
+    run = load(path)
+    head = run.config.model.head
+    if not isinstance(head, config.ClassificationHead):
+        raise ConfigError(f"--reward {path}:{label}: {path} is no run of a classifier; {_EXPECTED}")
+    classes = head.classes or ()
+    if label not in classes:
+        raise ConfigError(
+            f"--reward {path}:{label}: the classifier has no class {label!r}; it has: "
+            f"{', '.join(classes)}"
+        )
+
+    def reward(row: dict[str, object], answer: str) -> float:
+        del row
+        if not answer.strip():  # an empty text is of no class
+            return 0.0
+        (found,) = classify(run, answer)
+        return next(share.probability for share in found.shares if share.name == label)
+
+    return reward

@@ -1,0 +1,50 @@
+"""The one door from a config to a task.
+
+Comes in: what is given. Goes out: a `Task`. No other file of this folder asks which objective it
+is.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pellucid import config
+from pellucid.runs.tasks.answering import answering
+from pellucid.runs.tasks.classifying import classifying
+from pellucid.runs.tasks.distilling import distilling
+from pellucid.runs.tasks.preferring import preferring
+from pellucid.runs.tasks.reading_on import reading_on
+from pellucid.runs.tasks.rewarded import rewarded
+from pellucid.runs.tasks.rewriting import rewriting
+from pellucid.runs.tasks.task import Given, Task
+from pellucid.runs.tasks.unmasking import uncorrupting, unmasking
+
+
+def assemble_task(given: Given) -> Task:
+    """What the objective of `given.run` is fed with, and how it is judged.
+
+    Raises:
+        PellucidError: the data do not suffice.
+    """
+    objective = given.run.objective
+    match objective:
+        case config.NextToken():
+            return reading_on(given)
+        case config.MaskedTokens():
+            return unmasking(given)
+        case config.SpanCorruption():
+            return uncorrupting(given)
+        case config.SequenceToSequence():
+            return rewriting(given)
+        case config.Classification():
+            return classifying(given)
+        case config.SupervisedFineTuning():
+            return answering(given)
+        case config.Distillation():
+            return distilling(given)
+        case config.DirectPreference():
+            return preferring(given)
+        case config.PolicyGradient():
+            return rewarded(given)
+        case _:
+            assert_never(objective)

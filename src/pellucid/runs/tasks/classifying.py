@@ -1,0 +1,124 @@
+"""Naming the class of a text.
+
+Comes in: prepared texts with labels. Goes out: a task. It does not know what the classes mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pellucid import config
+from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
+from pellucid.objectives import assemble
+from pellucid.runs.example import example_of
+from pellucid.runs.measures import classification_measures
+from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.read import facts_of_examples
+from pellucid.runs.tasks.task import Fact, Given, Task
+from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
+from pellucid.typed import to_list, to_numpy
+
+Probabilities = npt.NDArray[Any]
+
+
+def classifying(given: Given) -> Task:
+    """Texts of about the same length; judged by nats per text, and by what comes out right."""
+    run, data = given.run, given.examples
+    assert isinstance(run.objective, config.Classification)
+    head = run.model.head
+    assert isinstance(head, config.ClassificationHead)
+    assert head.classes is not None
+    collation = ClassLabels(
+        pad_id=given.tokenizer.end_id,
+        longest=run.model.context_length,
+        n_classes=len(head.classes),
+        several=run.objective.multi_label,
+    )
+    objective = assemble(run.objective)
+    rows = run.training.batch_size
+    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+
+    def judge(side: Examples, precision: Precision) -> HeldOut:
+        found = judged(
+            objective, given.model, in_turn(side, collation, rows), precision, unit="texts"
+        )
+        return with_measures(given, found, side, collation, precision)
+
+    few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
+    multi = run.objective.multi_label
+    return Task(
+        objective=objective,
+        batch=order.batch,
+        rows_per_epoch=order.rows_per_epoch,
+        tokens_per_row=order.tokens_per_row,
+        evaluate=lambda precision: judge(few, precision),
+        sample=lambda step: classified(given, few, head.classes or (), step, several=multi),
+        guessing_nats=math.log(2 if multi else len(head.classes)),
+        unit="texts",
+        facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
+        example=example_of(
+            order.batch(0, 1),
+            given.tokenizer.decode,
+            causal=run.model.encoder is None,
+            classes=head.classes,
+        ),
+        judge=judge,
+    )
+
+
+def with_measures(
+    given: Given, found: HeldOut, side: Examples, collation: ClassLabels, precision: Precision
+) -> HeldOut:
+    """The same with what came out right: accuracy, F1, calibration."""
+    head = given.run.model.head
+    assert isinstance(head, config.ClassificationHead)
+    probabilities, labels = predicted(given, side, collation, precision)
+    measured = classification_measures(probabilities, labels, head.classes or ())
+    return replace(found, measures={**found.measures, **measured.measures})
+
+
+def predicted(
+    given: Given, side: Examples, collation: ClassLabels, precision: Precision
+) -> tuple[Probabilities, Probabilities]:
+    """P of each class of each text, and the labels, in the order of their lengths."""
+    model = given.model
+    probabilities: list[torch.Tensor] = []
+    labels: list[torch.Tensor] = []
+    for batch in in_turn(side, collation, given.run.training.batch_size):
+        here = to_device(batch, model.device)
+        with torch.no_grad(), autocast(model.device, precision):
+            logits = model.class_logits(here.ids, padding=here.padding).float()
+        shares = torch.sigmoid(logits) if collation.several else torch.softmax(logits, dim=-1)
+        probabilities.append(shares.cpu())
+        labels.append(batch.labels)
+    return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))
+
+
+def classified(
+    given: Given, examples: Examples, classes: tuple[str, ...], step: int, *, several: bool
+) -> Sampled:
+    """What the model says of the first of `examples`."""
+    model, ids = given.model, examples.columns["ids"][0].tolist()
+    with torch.no_grad():
+        logits = model.class_logits(torch.tensor([ids], device=model.device))[0].float()
+    shares = to_list(torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1))
+    ranked = sorted(zip(classes, shares, strict=True), key=lambda pair: -pair[1])
+    return Sampled(
+        step=step,
+        sentence=given.tokenizer.decode(ids),
+        next_tokens=tuple(ranked[:3]),
+        continuation=ranked[0][0],
+    )
+
+
+def _classes(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
+    counts = np.bincount(train.columns["label"].flat, minlength=len(classes))
+    each = ", ".join(f"{name} {n:,}" for name, n in zip(classes, counts, strict=True))
+    yield "classes", each

@@ -1,0 +1,32 @@
+"""Predicting what a teacher predicts.
+
+Comes in: prepared text, and a teacher's run. Goes out: a task. It does not know how the teacher was
+trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pellucid.counting import parameter_count
+from pellucid.display.numbers import short
+from pellucid.objectives import assemble
+from pellucid.runs.tasks.reading_on import reading_on
+from pellucid.runs.tasks.references import teacher_of
+from pellucid.runs.tasks.task import Given, Task
+
+
+def distilling(given: Given) -> Task:
+    """Windows of a text, as without a teacher; judged by the text alone, as any language model."""
+    teacher = teacher_of(given)
+    plain = reading_on(given)
+    size = sum(parameter.numel() for parameter in teacher.parameters())
+    return replace(
+        plain,
+        objective=assemble(given.run.objective, teacher=teacher),
+        facts=(*plain.facts, ("teacher", f"{short(size)} parameters, {_share(given, size)}")),
+    )
+
+
+def _share(given: Given, size: int) -> str:
+    return f"{size / parameter_count(given.run.model):.1f} times the student's"

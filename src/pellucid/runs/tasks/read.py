@@ -1,0 +1,30 @@
+"""What there is to say of examples before they are learnt from.
+
+Comes in: prepared examples. Goes out: lines. It does not know their form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pellucid import config
+from pellucid.runs.tasks.task import Fact, Given
+
+
+def facts_of_examples(given: Given) -> tuple[Fact, ...]:
+    """Which columns were read, how many examples, what is predicted of them, what was left out."""
+    return tuple(_facts(given))
+
+
+def _facts(given: Given) -> Iterator[Fact]:
+    data, corpus = given.examples, given.run.text.corpus
+    census = data.facts.census
+    yield "data", f"{type(corpus).__name__}; {'; '.join(census['said'])}"
+    for line in census["lines"]:
+        name, _, rest = line.partition(" ")
+        yield ("rows", line) if name[:1].isdigit() else (name, rest)
+    examples = len(data.train) + len(data.held_out)
+    share = len(data.held_out) / examples
+    yield "held out", f"{len(data.held_out):,} of {examples:,} examples ({share:.1%})"
+    if given.run.start is not None and not isinstance(given.run.trained, config.LoRA):
+        yield "from", given.run.start

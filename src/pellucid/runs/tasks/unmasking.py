@@ -1,0 +1,128 @@
+"""Giving back what is hidden of a text: single tokens to an encoder, spans to an encoder-decoder.
+
+Comes in: prepared text. Goes out: a task. It does not know how it is hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy.typing as npt
+
+from pellucid import config
+from pellucid.batches import Batch
+from pellucid.generation import encode
+from pellucid.objectives import assemble
+from pellucid.runs.example import example_of
+from pellucid.runs.speak import speak_after
+from pellucid.runs.tasks.judging import judged
+from pellucid.runs.tasks.reading_on import facts_of_text
+from pellucid.runs.tasks.task import Given, Task
+from pellucid.text import (
+    MaskedOrder,
+    Shard,
+    SpanOrder,
+    masked_windows,
+    masking_for,
+    span_windows,
+    spans_for,
+)
+from pellucid.training import HeldOut, Precision, Sampled
+from pellucid.typed import to_list
+
+#: What is hidden of held-out text is the same at every evaluation, and for every run.
+_HELD_OUT_SEED = 0
+
+
+def unmasking(given: Given) -> Task:
+    """Windows of a text with some tokens hidden; judged by nats per hidden token."""
+    run = given.run
+    assert isinstance(run.objective, config.MaskedTokens)
+    masking = masking_for(
+        given.tokenizer,
+        chosen=run.objective.chosen,
+        masked=run.objective.masked,
+        replaced=run.objective.replaced,
+        whole_words=run.objective.whole_words,
+    )
+    length, apart = run.model.context_length, run.training.documents_apart
+
+    def starts(shard: Shard) -> npt.NDArray[Any] | None:
+        return shard.starts if apart else None
+
+    train, held_out = given.text.train, given.text.held_out
+    order = MaskedOrder(
+        train.tokens, masking, context_length=length, seed=run.seed, documents=starts(train)
+    )
+
+    def windows() -> Iterator[Batch]:
+        return masked_windows(
+            held_out.tokens[: run.training.evaluate_tokens],
+            masking,
+            context_length=length,
+            batch_size=run.training.batch_size,
+            seed=_HELD_OUT_SEED,
+            documents=starts(held_out),
+        )
+
+    return _task(given, order, windows, lambda _: None)
+
+
+def uncorrupting(given: Given) -> Task:
+    """Windows of a text with spans cut out; judged by nats per token of what is written."""
+    run = given.run
+    assert isinstance(run.objective, config.SpanCorruption)
+    spans = spans_for(
+        given.tokenizer,
+        corrupted=run.objective.corrupted,
+        mean_span=run.objective.mean_span,
+        start_id=given.tokenizer.begin_id,
+    )
+    length = run.model.context_length
+    order = SpanOrder(given.text.train.tokens, spans, context_length=length, seed=run.seed)
+
+    def windows() -> Iterator[Batch]:
+        return span_windows(
+            given.text.held_out.tokens[: run.training.evaluate_tokens],
+            spans,
+            context_length=length,
+            batch_size=run.training.batch_size,
+            seed=_HELD_OUT_SEED,
+        )
+
+    def sample(step: int) -> Sampled:
+        model, tokenizer = given.model, given.tokenizer
+        batch = next(windows())
+        source = to_list(batch.named_tensors()["source"][0])
+        sentence = tokenizer.decode(source)
+        seen = encode(model, [source])
+        return speak_after(model, tokenizer, [tokenizer.begin_id], sentence, step, encoded=seen)
+
+    return _task(given, order, windows, sample)
+
+
+def _task(
+    given: Given,
+    order: MaskedOrder | SpanOrder,
+    windows: Callable[[], Iterator[Batch]],
+    sample: Callable[[int], Sampled | None],
+) -> Task:
+    run = given.run
+    objective = assemble(run.objective)
+
+    def evaluate(precision: Precision) -> HeldOut:
+        return judged(objective, given.model, windows(), precision, unit="tokens")
+
+    return Task(
+        objective=objective,
+        batch=order.batch,
+        rows_per_epoch=order.rows_per_epoch,
+        tokens_per_row=order.tokens_per_row,
+        evaluate=evaluate,
+        sample=sample,
+        guessing_nats=math.log(run.model.rows),
+        facts=tuple(facts_of_text(run.text, given.text, given.tokenizer)),
+        example=example_of(order.batch(0, 1), given.tokenizer.decode, causal=False),
+    )

@@ -1,0 +1,70 @@
+"""What a run is made of, and how far it is: what the loop is handed.
+
+Comes in: nothing. Goes out: types. It does not know how any part was built.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pellucid import config
+from pellucid.batches import Batch
+from pellucid.checkpoints import Checkpoint
+from pellucid.model import Transformer
+from pellucid.objectives import Objective
+from pellucid.optim import Optimiser
+from pellucid.training import events
+
+#: A step's learning-rate factor, from the number of steps done.
+Schedule = Callable[[int], float]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is: all that changes besides tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    best_loss: float = math.inf
+    best_saved_loss: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """A loss over held-out data, and what else was measured: see `events.Evaluated`."""
+
+    loss_nats: float
+    over: int
+    unit: str
+    measures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything a run is made of, built; what other rooms do for it comes as functions."""
+
+    model: Transformer
+    objective: Objective
+    optimiser: Optimiser
+    schedule: Schedule
+    settings: config.Training
+    plan: config.Plan
+    seed: int
+    #: The batch of so many windows from a place in the data on.
+    batch: Callable[[int, int], Batch]
+    #: How the model does on held-out data.
+    evaluate: Callable[[], HeldOut]
+    #: What the model makes of the fixed sentence after so many steps, where it makes anything.
+    sample: Callable[[int], events.Sampled | None]
+    #: Puts a checkpoint on the shelf: step, content, whether it is the best.
+    save: Callable[[int, Checkpoint, bool], Path]
+    #: What every checkpoint says besides: the config and the plan, as JSON.
+    facts: Mapping[str, Any]
+    #: Where the state goes when a value is not finite.
+    aside: Path
+    #: What the loss is a mean over: tokens, texts, pairs or prompts.
+    unit: str = "tokens"

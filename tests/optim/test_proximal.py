@@ -1,0 +1,136 @@
+"""Penalties as a step after the optimiser's: exact zeros, the gate, and nothing to remember."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pellucid import config, maths
+from pellucid.errors import ConfigError
+from pellucid.optim import assemble_optimiser, gate
+from pellucid.training.step import update
+from support.models import VARIANTS, build
+from support.objectives import token_batch
+
+SGD = config.SGD(learning_rate=0.1, momentum=0.0, l2=0.0)
+ADAMW = config.AdamW(learning_rate=0.1, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
+MUON = config.Muon(
+    learning_rate=0.2, momentum=0.9, weight_decay=0.0, newton_schulz_steps=2, rest=ADAMW
+)
+EVERY: dict[str, config.Optimiser] = {"SGD": SGD, "AdamW": ADAMW, "Muon": MUON}
+every_optimiser = pytest.mark.parametrize("name", EVERY)
+
+
+def net(*parameters: str, l1: float = 0.5, l2: float = 0.3) -> config.ElasticNet:
+    return config.ElasticNet(l1=l1, l2=l2, parameters=parameters)
+
+
+def parameters() -> dict[str, torch.nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"blocks.0.up.weight": (6, 4), "head.weight": (9, 4), "gain": (4,)}
+    named = {
+        name: torch.nn.Parameter(torch.randn(shape, generator=generator))
+        for name, shape in shapes.items()
+    }
+    for parameter in named.values():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    return named
+
+
+def stepped(
+    optimiser: config.Optimiser, *penalties: config.ElasticNet, blocked: float = 0.0
+) -> dict[str, torch.Tensor]:
+    named = parameters()
+    made = assemble_optimiser(optimiser, named.items(), penalties)
+    opened = gate(
+        made.gradients(), torch.tensor(1.0), clip_norm=None, blocked=torch.tensor(blocked)
+    )
+    made.step(opened, 0.5)
+    return {name: parameter.detach() for name, parameter in named.items()}
+
+
+@every_optimiser
+def test_the_step_is_the_equation_at_the_rate_as_it_stands(name: str) -> None:
+    plain, moved = stepped(EVERY[name]), stepped(EVERY[name], net("head.*", "blocks.*"))
+    rates = {"head.weight": 0.05, "blocks.0.up.weight": 0.1 if name == "Muon" else 0.05}
+    for parameter, rate in rates.items():
+        wanted = maths.elastic_net_prox(plain[parameter], l1=0.5, l2=0.3, step=rate)
+        assert torch.equal(moved[parameter], wanted)
+    assert torch.equal(moved["gain"], plain["gain"])
+    assert (moved["head.weight"] == 0).any()
+
+
+@every_optimiser
+def test_a_blocked_update_moves_nothing(name: str) -> None:
+    before = {n: p.detach() for n, p in parameters().items()}
+    after = stepped(EVERY[name], net("*"), blocked=1.0)
+    assert all(torch.equal(after[n], before[n]) for n in before)
+
+
+def test_penalties_on_one_parameter_add_up() -> None:
+    together = stepped(SGD, net("head.weight", l1=0.3, l2=0.1), net("h*", l1=0.2, l2=0.2))
+    torch.testing.assert_close(together, stepped(SGD, net("head.weight")))
+    # two patterns of one penalty that both match are one penalty
+    torch.testing.assert_close(stepped(SGD, net("head.*", "h*")), stepped(SGD, net("head.weight")))
+
+
+def test_a_pattern_that_matches_nothing_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'hed\.\*' matches no parameter .* head\.weight, gain"):
+        stepped(SGD, net("head.*", "hed.*"))
+    named = parameters()
+    named["head.weight"].requires_grad_(False)
+    with pytest.raises(ConfigError, match=r"'head\.\*' matches no parameter that is trained"):
+        assemble_optimiser(SGD, named.items(), [net("head.*")])
+
+
+def test_penalties_leave_nothing_in_the_optimisers_memory() -> None:
+    keys = []
+    for penalties in ((), (net("*"),)):
+        named = parameters()
+        made = assemble_optimiser(ADAMW, named.items(), penalties)
+        opened = gate(made.gradients(), torch.tensor(1.0), clip_norm=1.0, blocked=torch.zeros(()))
+        made.step(opened, 1.0)
+        keys.append({key: value.shape for key, value in made.state_tensors().items()})
+    assert keys[0] == keys[1]
+
+
+def test_gradient_descent_with_it_ends_at_the_lasso() -> None:
+    # one weight per feature: argmin (w - a)^2 / 2 + l1 |w| + l2 w^2 is known
+    a = torch.tensor([2.0, -0.4, 0.1, -3.0])
+    w = torch.nn.Parameter(torch.randn(4, generator=torch.Generator().manual_seed(1)))
+    made = assemble_optimiser(SGD, [("w", w)], [net("w")])
+    for _ in range(300):
+        w.grad = (w - a).detach()
+        opened = gate(made.gradients(), torch.tensor(1.0), clip_norm=None, blocked=torch.zeros(()))
+        made.step(opened, 1.0)
+    wanted = a.sign() * (a.abs() - 0.5).clamp(min=0) / (1 + 2 * 0.3)
+    torch.testing.assert_close(w.detach(), wanted)
+    assert (w[1:3] == 0).all()
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_the_penalty_is_reported_as_a_part_once_for_the_whole_update(accumulation: int) -> None:
+    from pellucid.objectives import NextToken
+
+    def parts(*penalties: config.ElasticNet) -> dict[str, float]:
+        model = build(VARIANTS["rotary"], double=False)
+        made = assemble_optimiser(SGD, model.named_parameters(), penalties)
+        numbers = update(
+            model,
+            NextToken(),
+            made,
+            token_batch(),
+            factor=1.0,
+            clip_norm=None,
+            blocked=torch.zeros(()),
+            accumulation=accumulation,
+            device=torch.device("cpu"),
+            precision="float32",
+        )
+        return {name: value.item() for name, value in numbers.parts.items()}
+
+    head = build(VARIANTS["rotary"], double=False).head_weight.detach()
+    wanted = maths.elastic_net_penalty(head, l1=0.5, l2=0.3).item()
+    found = parts(net("head.weight"))
+    assert found.pop("penalty") == pytest.approx(wanted)
+    assert found == pytest.approx(parts())

@@ -1,0 +1,53 @@
+"""Rows for tests: in memory, and encoded as one would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pellucid.config.rows import Rows
+from pellucid.examples import (
+    Census,
+    Example,
+    Row,
+    assemble_columns,
+    assemble_form,
+    assemble_rows,
+    assemble_template,
+    encoded,
+)
+from pellucid.text import Piped, Tokenizer, train_bytes
+
+TOKENIZER = train_bytes()
+
+
+def row(number: int = 1, **values: object) -> Row:
+    return Row("data.jsonl", number, f"data.jsonl, row {number}", values)
+
+
+def rows(*values: Mapping[str, Any]) -> list[Row]:
+    return [row(number, **each) for number, each in enumerate(values, 1)]
+
+
+def examples_of(
+    kind: Rows,
+    given: Sequence[Row] | None = None,
+    *,
+    tokenizer: Tokenizer = TOKENIZER,
+    context_length: int = 512,
+    folder: Path | None = None,
+    classes: Sequence[str] | None = None,
+) -> tuple[list[Example], Census, list[str]]:
+    """All rows of a config (or those given), encoded, with the census and what was chosen."""
+    found = list(assemble_rows(kind, Piped())) if given is None else list(given)
+    form = assemble_form(
+        assemble_columns(kind, found[0]),
+        found,
+        tokenizer,
+        context_length=context_length,
+        template=assemble_template(kind, folder),
+        classes=classes,
+    )
+    census = Census()
+    return list(encoded(form, found, census)), census, form.said
