@@ -174,12 +174,13 @@ class StoppedNonFinite:
 class Vitals:
     """What those who watch the update after which there were `step` say of it.
 
-    Each sign: its id, its equation (1 to 5), its value, and a word for it: calm, watch or sick.
+    Each sign is the latest of its kind: its id, its equation (1 to 5), its value, a word for it
+    (calm, watch or sick), and the update at which it was measured.
     `rows` are the five equations' names and words; the word is empty where nothing was measured.
     """
 
     step: int
-    signs: tuple[tuple[str, int, float, str], ...]
+    signs: tuple[tuple[str, int, float, str, int], ...]
     rows: tuple[tuple[str, str], ...]
 
 

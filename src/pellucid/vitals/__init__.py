@@ -9,6 +9,7 @@ from pellucid.vitals.attention import (
     normalised,
     of_scores,
 )
+from pellucid.vitals.chart import chart
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
@@ -36,6 +37,7 @@ __all__ = [
     "baselines",
     "by_logsumexp",
     "by_rows",
+    "chart",
     "log_to",
     "normalised",
     "numbers",

@@ -46,6 +46,17 @@ class Rule:
         return "watch" if _beyond(value, self.watch_above, self.watch_below) else "calm"
 
     @property
+    def limits(self) -> list[tuple[Word, float]]:
+        """Every threshold, with the word it stands for."""
+        every: list[tuple[Word, float | None]] = [
+            ("watch", self.watch_above),
+            ("sick", self.sick_above),
+            ("watch", self.watch_below),
+            ("sick", self.sick_below),
+        ]
+        return [(word, limit) for word, limit in every if limit is not None]
+
+    @property
     def told(self) -> str:
         """The rule in words."""
         parts = [
