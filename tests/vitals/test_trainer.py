@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +60,51 @@ def test_watching_pellucids_training_changes_no_bit() -> None:
         ends.append(job.optimiser.state_tensors() | job.model.state_dict())
     assert ends[0].keys() == ends[1].keys()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+COMPILED = """if True:
+    import json
+    import torch
+    from pellucid.training import Vitals
+    from pellucid.vitals import watcher
+    from support.watched import job_of, run_job, small
+
+    compilations = []
+
+    def counting(graph, inputs):
+        compilations.append(graph)
+        return graph.forward
+
+    ends, counts = [], []
+    for watchers in ((), (watcher(max_overhead=None),)):
+        torch.compiler.reset()
+        compilations.clear()
+        job = job_of(small(), steps=8)
+        for block in job.model.decoder.blocks:
+            block.compile(backend=counting)
+        events = run_job(job, watchers)
+        ends.append(job.model.state_dict())
+        counts.append(len(compilations))
+    same = all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+    last = [event for event in events if isinstance(event, Vitals)][-1]
+    print(json.dumps([same, counts, "attention.max_logit" in {id for id, *_ in last.signs}]))
+"""
+
+
+def test_the_inside_of_compiled_blocks_is_seen_and_they_stay_compiled() -> None:
+    # by itself: shapes that are checked at run time do not go with a compiler
+    tests = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent / 'src'}"},
+    )
+    assert done.returncode == 0, done.stderr
+    same, (alone, watched), seen = json.loads(done.stdout.splitlines()[-1])
+    assert same
+    assert alone == watched > 0
+    assert seen
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
