@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "model.decoder.norm.kind=[1]": ("model.decoder.norm: unknown kind [1]", "LayerNorm, RMSNorm"),
     "model.decoder.norm=RMSNorm": ("model.decoder.norm: missing 'eps'; RMSNorm has: eps",),
     "model.decoder.norm=3": ("model.decoder.norm: expected a table, was 3",),
-    'objective.kind="Masked"': ("objective: kind is 'Masked'", "only NextToken can stand here"),
+    'objective.kind="Masked"': ("objective: unknown kind 'Masked'", "NextToken, MaskedTokens"),
     # types
     "model.d_model=many": ("model.d_model: expected a whole number, was 'many'",),
     "model.d_model=64.0": ("model.d_model: expected a whole number, was 64.0",),

@@ -73,6 +73,11 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "low_frequency_factor": st.just(1.0),
             "high_frequency_factor": st.floats(2, 8),
         },
+        config.SpanCorruption: {"mean_span": st.floats(1, 8)},
+        # what goes with one kind of loss only
+        config.Classification: {"multi_label": st.just(False)},
+        config.DirectPreference: {"loss": st.just("sigmoid")},
+        config.Conversations: {"messages": st.none()},
         # a decoder's first token has seen no other
         config.ClassificationHead: {
             "classes": st.none() | st.just(("ham", "spam")),

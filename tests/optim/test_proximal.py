@@ -133,4 +133,22 @@ def test_the_penalty_is_reported_as_a_part_once_for_the_whole_update(accumulatio
     wanted = maths.elastic_net_penalty(head, l1=0.5, l2=0.3).item()
     found = parts(net("head.weight"))
     assert found.pop("penalty") == pytest.approx(wanted)
+    assert 0 < found.pop("zeros") < 1  # after the update, which steps by .1 x .5
     assert found == pytest.approx(parts())
+
+
+def test_the_share_of_zeros_is_of_the_penalised_weights_alone() -> None:
+    inside = torch.nn.Parameter(torch.tensor([0.3, -0.2, 2.0, 1.0]))
+    outside = torch.nn.Parameter(torch.zeros(9))
+    named = [("inside", inside), ("outside", outside)]
+    assert assemble_optimiser(SGD, named).zeros() is None
+    made = assemble_optimiser(SGD, named, [config.ElasticNet(l1=5.0, l2=0.0, parameters=("i*",))])
+    counted = made.zeros()
+    assert counted is not None
+    assert counted.item() == 0.0
+    inside.grad, outside.grad = torch.zeros(4), torch.zeros(9)
+    opened = gate([inside.grad], torch.zeros(()), clip_norm=None, blocked=torch.zeros(()))
+    made.step(opened, 1.0)  # what is at most .1 x 5 = .5 becomes 0
+    after = made.zeros()
+    assert after is not None
+    assert after.item() == 0.5

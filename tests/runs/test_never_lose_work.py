@@ -186,14 +186,14 @@ def test_verify_resume_can_fail(
     # a resume that forgets the optimiser's memory is found out
     shutil.copytree(trained, tmp_path / "run")
 
-    def forgetful(path: Path, end: int) -> None:
+    def forgetful(path: Path, end: int, reward: str | None) -> None:
         if end == 12 and path.name == "stopped":
             folder = RunFolder(path)
             checkpoint = load(folder.shelf.latest())
             zeros = {k: t * 0 if t.ndim == 2 else t for k, t in checkpoint.optimiser.items()}
             step = checkpoint.state["progress"]["step"]
             folder.shelf.save(step, replace(checkpoint, optimiser=zeros), best=False, keep=5)
-        resume_until(str(path), end)
+        resume_until(str(path), end, reward)
 
     monkeypatch.setattr("pellucid.runs.verify._in_process", forgetful)
     assert not verify_resume(tmp_path / "run", steps=4).holds

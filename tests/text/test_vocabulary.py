@@ -101,6 +101,15 @@ def test_hundred_sentinels_are_added_at_the_end_of_a_tokenizer_made_here(kind: s
     assert with_sentinels(made).sha256 == made.sha256
 
 
+def test_a_mask_that_is_written_stands_for_a_token_with_the_blank_before_it() -> None:
+    pairs = with_mask(train_byte_pairs(["the cat sat on the mat"] * 9, 300))
+    ids = Framing(pairs, masks=True).ids_of("the <mask> sat")[1:-1]
+    assert [pairs.token(token_id) for token_id in ids] == ["the", "<mask>", " sat"]
+    single = with_mask(train_bytes())  # there a blank is a token, and a mask stands for a byte
+    ids = Framing(single, masks=True).ids_of("a <mask>")[1:-1]
+    assert [single.token(token_id) for token_id in ids] == ["a", " ", "<mask>"]
+
+
 def test_tokenizer_of_others_is_not_given_tokens_that_its_models_do_not_know() -> None:
     vocabulary = {"<s>": 0, "</s>": 1, "a": 2}
     found = Tokenizer(tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a")))

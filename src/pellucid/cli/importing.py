@@ -13,11 +13,15 @@ def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "import",
-        help="make a run of a published model",
+        help="make a run of a published model, or of adapters",
         description="Make a run of a Hugging Face directory (config.json, safetensors and a "
-        "tokenizer) or of a llama2.c file. Nothing is downloaded, and pickles are not read.",
+        "tokenizer), of a llama2.c file, or of adapters that peft wrote and the model they were "
+        "trained on. Nothing is downloaded, and pickles are not read.",
     )
     parser.add_argument("source", metavar="DIR", help="the directory, or a llama2.c .bin file")
+    parser.add_argument(
+        "--base", metavar="RUN", help="of adapters: the run or published model they were trained on"
+    )
     parser.add_argument("run", metavar="RUN", help="the run's folder, which is made")
     parser.add_argument(
         "--tokenizer", metavar="FILE", help="a tokenizer's file or folder, where DIR has none"
@@ -30,7 +34,9 @@ def call(arguments: argparse.Namespace) -> None:
     """Import it; say what came of it and what was left out."""
     from pellucid import runs
 
-    imported = runs.import_model(arguments.source, arguments.run, tokenizer=arguments.tokenizer)
+    imported = runs.import_model(
+        arguments.source, arguments.run, tokenizer=arguments.tokenizer, base=arguments.base
+    )
     if arguments.json:
         print_json(asdict(imported) | {"folder": str(imported.folder)})
         return

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Result:
     """An observer that keeps the last word on each thing."""
 
-    def __init__(self) -> None:
+    def __init__(self, reward: str | None = None) -> None:
+        self.again = "" if reward is None else f" --reward {shlex.quote(reward)}"
         self.facts: dict[str, Any] = {}
         self.resume_command = ""
         self.best = ""
@@ -40,7 +41,7 @@ class Result:
             case CheckpointSaved():
                 self.best = event.path if event.best else self.best
                 folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
-                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}"
+                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
             case _:
                 pass
 
@@ -68,8 +69,8 @@ def _say_what_next(run: Run, result: Result) -> None:
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
-        f"    pellucid train --resume {folder}",
-        f"    pellucid verify-resume {folder}",
+        f"    pellucid train --resume {folder}{result.again}",
+        f"    pellucid verify-resume {folder}{result.again}",
     ]
     if result.best not in ("", str(run.checkpoint)):
         best = shlex.quote(result.best)

@@ -10,7 +10,15 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
-from pellucid.config import BytePairs, Run, Transformer, encode, run_from_table, run_to_toml
+from pellucid.config import (
+    BytePairs,
+    Run,
+    Transformer,
+    data_for,
+    encode,
+    run_from_table,
+    run_to_toml,
+)
 from pellucid.counting import (
     GrowthRow,
     flops_per_token,
@@ -19,7 +27,7 @@ from pellucid.counting import (
     parameter_count,
     parameters,
 )
-from pellucid.presets import FAMILIES, PRESETS, diff, find
+from pellucid.presets import FAMILIES, GOALS, PRESETS, Goal, diff, find
 
 #: A number with or without a unit, as against a name or a formula.
 _QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
@@ -36,6 +44,9 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser("presets", help="list, show, compare and count presets")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="what there is")
+    listing.add_argument(
+        "--objectives", action="store_true", help="what can be learnt, instead of the presets"
+    )
     showing = actions.add_parser("show", help="one preset as TOML")
     showing.add_argument("name", metavar="NAME")
     comparing = actions.add_parser("diff", help="what two presets do not share")
@@ -53,6 +64,9 @@ def add_to(verbs: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
+    if arguments.objectives:
+        _list_objectives(as_json=arguments.json)
+        return
     facts = {name: _size_of(run) for name, run in PRESETS.items()}
     if arguments.json:
         print_json(facts)
@@ -61,6 +75,23 @@ def _list(arguments: argparse.Namespace) -> None:
         print(family)
         for name, run in presets.items():
             print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_described(run.model)}")
+
+
+def _list_objectives(*, as_json: bool) -> None:
+    """The names that --objective takes, with what each learns, from what, and its preset."""
+    if as_json:
+        print_json({name: _said(goal) for name, goal in GOALS.items()})
+        return
+    for name, goal in GOALS.items():
+        said = _said(goal)
+        print(f"{name:<16} {said['learns']}")
+        print(f"{'':<16} from {said['from']}; preset {said['preset']}")
+
+
+def _said(goal: Goal) -> dict[str, str]:
+    data = " or ".join(kind.__name__ for kind in data_for(goal.objective))
+    kind = type(goal.objective).__name__
+    return {"learns": goal.what, "kind": kind, "from": data, "preset": goal.preset}
 
 
 def _described(model: Transformer) -> str:
@@ -104,7 +135,13 @@ def _count(arguments: argparse.Namespace) -> None:
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
     flops = flops_per_token(run.model)
-    bytes_needed = memory(run.model, run.optimiser, sequences=sequences, precision="float32")
+    bytes_needed = memory(
+        run.model,
+        run.optimiser,
+        sequences=sequences,
+        precision="float32",
+        trained=run.trained,
+    )
     grows = growth(run.model, precision="float32")
     if arguments.json:
         print_json(

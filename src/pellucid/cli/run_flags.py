@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.outcome import Result, say_outcome
-from pellucid.errors import Interrupted
+from pellucid.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from pellucid.training import Observer, Watcher
@@ -83,13 +83,19 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
     Raises:
         Interrupted: with the command that goes on with the run.
     """
-    result = Result()
+    result = Result(getattr(arguments, "reward", None))
     # made before anything else, so that a missing package is said at once
     observers = [result, *_observers(arguments.observe)]
     try:
         yield result, observers
     except Interrupted as stop:
         raise Interrupted(f"{stop}; go on with: {result.resume_command}") from None
+    except ConfigError as error:  # a reward that failed: nothing else asks the user while it trains
+        if not result.resume_command:
+            raise
+        raise ConfigError(
+            f"{error}. Nothing is lost; once that is mended, go on with: {result.resume_command}"
+        ) from error
 
 
 def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:

@@ -19,6 +19,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="how far (default: 10)")
+    parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -29,7 +30,7 @@ def call(arguments: argparse.Namespace) -> None:
 
     from pellucid import runs
 
-    proof = runs.verify_resume(arguments.run, steps=arguments.steps)
+    proof = runs.verify_resume(arguments.run, steps=arguments.steps, reward=arguments.reward)
     if arguments.json:
         print_json(asdict(proof) | {"holds": proof.holds})
     else:

@@ -38,6 +38,7 @@ from pellucid.config.model import (
     Stack,
     Transformer,
 )
+from pellucid.config.needs import data_for
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -236,6 +237,7 @@ __all__ = [
     "Words",
     "Xavier",
     "YaRN",
+    "data_for",
     "decode",
     "encode",
     "overlay",

@@ -10,23 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
-from pellucid.config.heads import ClassificationHead, LanguageHead, NoHead
 from pellucid.config.model import Transformer
-from pellucid.config.objectives import (
-    Classification,
-    DirectPreference,
-    Distillation,
-    ElasticNet,
-    MaskedTokens,
-    NextToken,
-    Objective,
-    PolicyGradient,
-    SequenceToSequence,
-    SpanCorruption,
-    SupervisedFineTuning,
-)
-from pellucid.config.rows import Conversations, Labelled, Pairs, Preferences, Prompts
-from pellucid.config.text import Corpus, Files, StandardLibrary, Text
+from pellucid.config.needs import check_needs
+from pellucid.config.objectives import DirectPreference, ElasticNet, Objective, PolicyGradient
+from pellucid.config.text import Text
 from pellucid.config.trained import Trained
 from pellucid.config.training import Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
@@ -65,52 +52,13 @@ class Run:
         Raises:
             ConfigError: says what the objective takes.
         """
-        name = type(self.objective).__name__
-        model, data = _NEEDS[type(self.objective)]
-        has = _shape(self.model)
-        if has not in model:
+        check_needs(self.objective, self.model, self.text.corpus)
+        if self.start is None and isinstance(self.objective, DirectPreference | PolicyGradient):
             raise ConfigError(
-                f"objective {name} trains {' or '.join(model)}, and this model is {has}: choose "
-                "another preset (pellucid presets list), or another objective"
+                f"objective {type(self.objective).__name__} compares the model with the one it "
+                "began as, and this run begins with weights drawn at random: go on from a model "
+                "that answers already, with --from RUN"
             )
-        if not isinstance(self.text.corpus, data):
-            raise ConfigError(
-                f"objective {name} learns from {' or '.join(kind.__name__ for kind in data)}, and "
-                f"text.corpus is {type(self.text.corpus).__name__}: choose another, or name the "
-                "files on the command line"
-            )
-
-
-_TEXT = (StandardLibrary, Files)
-_DECODER = ("a decoder with a language head",)
-_PAIR = ("an encoder-decoder with a language head",)
-#: What each objective trains, and the data it learns from.
-_NEEDS: dict[type[Objective], tuple[tuple[str, ...], tuple[type[Corpus], ...]]] = {
-    NextToken: (_DECODER, _TEXT),
-    MaskedTokens: (("an encoder with a language head",), _TEXT),
-    SpanCorruption: (_PAIR, _TEXT),
-    SequenceToSequence: (_PAIR, (Pairs,)),
-    Classification: (
-        ("an encoder with a classification head", "a decoder with a classification head"),
-        (Labelled,),
-    ),
-    SupervisedFineTuning: (_DECODER, (Conversations,)),
-    Distillation: (_DECODER, _TEXT),
-    DirectPreference: (_DECODER, (Preferences,)),
-    PolicyGradient: (_DECODER, (Prompts,)),
-}
-
-
-def _shape(model: Transformer) -> str:
-    """What a model is made of, in words."""
-    head = {
-        LanguageHead: "a language head",
-        ClassificationHead: "a classification head",
-        NoHead: "no head",
-    }[type(model.head)]
-    if model.encoder is None:
-        return f"a decoder with {head}"
-    return f"{'an encoder' if model.decoder is None else 'an encoder-decoder'} with {head}"
 
 
 def run_to_toml(run: Run) -> str:

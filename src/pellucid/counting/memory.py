@@ -6,14 +6,16 @@ does not know any machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from pellucid.config import (
     SGD,
     Adam,
     AdamW,
+    Alternating,
     GatedMLP,
+    LastLayers,
     LinearAttention,
     MultiHead,
     Muon,
@@ -22,12 +24,14 @@ from pellucid.config import (
     Optimiser,
     SandwichNorm,
     ShawRelative,
+    Trained,
     Transformer,
 )
 from pellucid.counting.flops import within
 from pellucid.counting.formulas import times, total, whole
 from pellucid.counting.layers import NamedStack, alike, stacks
-from pellucid.counting.parameters import parameter_count, parameters, symbols
+from pellucid.counting.parameters import parameter_count, symbols
+from pellucid.counting.trained import Moving, moving
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -42,7 +46,13 @@ class MemoryRow:
 
 
 def memory(
-    model: Transformer, optimiser: Optimiser, *, sequences: int, precision: Precision
+    model: Transformer,
+    optimiser: Optimiser,
+    *,
+    sequences: int,
+    precision: Precision,
+    trained: Trained | None = None,
+    asked: int = 0,
 ) -> list[MemoryRow]:
     """Bytes while one micro-batch of `sequences` full contexts is trained on.
 
@@ -52,16 +62,26 @@ def memory(
     sinks, vectors added to values): there scores and weights are counted, h T each per token.
     Linear attention and memories leave scores within a chunk, and states between chunks.
     With an encoder and a decoder each reads that many tokens.
+
+    What is not `trained` has no gradient and no moments. `asked` are the parameters of other models
+    that are asked and not trained: a teacher, a frozen reference. Where the last blocks alone are
+    trained, the backward pass ends there.
     """
-    n = parameter_count(model)
-    moments, moments_formula = _moments(optimiser, model)
+    n, moves = parameter_count(model), moving(model, trained)
+    moments, moments_formula = _moments(optimiser, moves)
+    all_of_them = "(parameters + those of adapters)" if moves.added else "parameters"
+    those = "parameters" if trained is None else f"({moves.formula})"
     rows = [
-        MemoryRow("weights", 4 * n, "4 bytes x parameters"),
-        MemoryRow("gradients", 4 * n, "4 bytes x parameters"),
+        MemoryRow("weights", 4 * (n + moves.added), f"4 bytes x {all_of_them}"),
+        MemoryRow("gradients", 4 * moves.trained, f"4 bytes x {those}"),
         MemoryRow("optimiser", moments, moments_formula),
     ]
+    if asked:
+        rows.append(
+            MemoryRow("asked", 4 * asked, "4 bytes x parameters of the model that is asked")
+        )
     tokens, width = sequences * model.context_length, bytes_of(precision)
-    for named in stacks(model):
+    for named in _backward(model, trained):
         per_token, formula = _activations(model, named)
         rows.append(
             MemoryRow(
@@ -86,8 +106,8 @@ def scores_are_formed(attention: OneAttention, named: NamedStack) -> bool:
     return attention.soft_cap is not None or attention.sinks or adds_values
 
 
-def _moments(optimiser: Optimiser, model: Transformer) -> tuple[int, str]:
-    n = parameter_count(model)
+def _moments(optimiser: Optimiser, moves: Moving) -> tuple[int, str]:
+    n = moves.trained
     match optimiser:
         case AdamW() | Adam():
             return 8 * n, "2 moments x 4 bytes"
@@ -96,10 +116,24 @@ def _moments(optimiser: Optimiser, model: Transformer) -> tuple[int, str]:
         case SGD():
             return 4 * n, "momentum x 4 bytes"
         case Muon():
-            hidden = sum(row.hidden for row in parameters(model))
-            return 8 * n - 4 * hidden, "momentum x 4 bytes (hidden matrices), 2 moments (the rest)"
+            return (
+                8 * n - 4 * moves.hidden,
+                "momentum x 4 bytes (hidden matrices), 2 moments (the rest)",
+            )
         case _:
             assert_never(optimiser)
+
+
+def _backward(model: Transformer, trained: Trained | None) -> list[NamedStack]:
+    """The stacks as far down as the backward pass goes: not below the last block that moves."""
+    if not isinstance(trained, LastLayers):
+        return stacks(model)
+    *_, top = stacks(model)
+    if not trained.count:
+        return []
+    last = top.stack.layers[-trained.count :]
+    kinds = last[0] if len(set(last)) == 1 else Alternating(layers=last)
+    return [replace(top, stack=replace(top.stack, n_layers=len(last), attention=kinds))]
 
 
 def _activations(model: Transformer, named: NamedStack) -> tuple[int, str]:

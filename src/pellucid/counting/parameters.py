@@ -57,7 +57,7 @@ def parameters(model: Transformer) -> list[ParameterRow]:
         table.append(_embedding("segment embedding", "segments d_model", known))
     for named in stacks(model):
         table += _stack(model, named)
-    return table + _head(model)
+    return table + head_rows(model)
 
 
 def parameter_count(model: Transformer) -> int:
@@ -139,7 +139,8 @@ def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
             assert_never(positions)
 
 
-def _head(model: Transformer) -> list[ParameterRow]:
+def head_rows(model: Transformer) -> list[ParameterRow]:
+    """What reads the last states; a head that is the embedding is counted there."""
     known, table = symbols(model), list[ParameterRow]()
     if model.pooler:
         table.append(_one("pooler", Part("d_model^2", "d_model"), known))

@@ -63,7 +63,7 @@ def example_lines(example: events.Example, width: int = _WIDTH) -> list[str]:
                 place, (token, target, seen) = row
                 learnt = _NOT_LEARNT if target is None else repr(target)
                 lines.append(_line(str(place), repr(token), learnt, seen, text, width))
-    for said in (*folded(summary(example), width - _INDENT), *_note(example, width)):
+    for said in (*_summary(example, width), *_note(example, width)):
         lines.append(" " * _INDENT + said)
     return lines
 
@@ -106,6 +106,13 @@ def summary(example: events.Example) -> str:
     n = len(example.rows)
     share = f" ({100 * learnt / n:.0f}%)" if n else ""
     return f"{learnt} of {n} tokens are learnt{share}"
+
+
+def _summary(example: events.Example, width: int) -> list[str]:
+    """Left out where no token is learnt, and the note says what is."""
+    if example.note and all(target is None for _, target, _ in example.rows):
+        return []
+    return folded(summary(example), width - _INDENT)
 
 
 def _note(example: events.Example, width: int) -> list[str]:

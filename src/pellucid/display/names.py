@@ -95,8 +95,8 @@ _MEASURES = (
     ),
     _known("bleu", "BLEU", "BLEU", "higher", "Shared runs of one to four words.", digits=2),
     _known("chrf", "chrF", "chrF", "higher", "Shared runs of one to six letters.", digits=2),
-    _known("macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."),
     _known("f1", "F1", "F1", "higher", "The harmonic mean of precision and recall."),
+    _known("macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."),
     _known("micro_f1", "F1 over all answers", "micro F1", "higher", "Every answer counts alike."),
     _known(
         "preference_accuracy",
@@ -108,18 +108,32 @@ _MEASURES = (
     _known("accuracy", "accuracy", "accuracy", "higher", "The share that is right."),
     _known("exact_match", "exact match", "exact match", "higher", "The share that is the same."),
     _known("reward", "reward", "reward", "higher", "The mean reward of the answers drawn."),
-    _known("macro_precision", "precision, mean over classes", "precision", "higher"),
     _known("precision", "precision", "precision", "higher", "The share of what was named."),
-    _known("macro_recall", "recall, mean over classes", "recall", "higher"),
     _known("recall", "recall", "recall", "higher", "The share that was found."),
+    _known(
+        "macro_precision",
+        "precision, mean over classes",
+        "macro prec.",
+        "higher",
+        in_panel=False,
+    ),
+    _known("macro_recall", "recall, mean over classes", "macro recall", "higher", in_panel=False),
     _known(
         "ece",
         "expected calibration error",
         "calibration",
         "lower",
         "How far confidence is from the share that is right, on average.",
+        in_panel=False,
     ),
-    _known("brier", "Brier score", "Brier", "lower", "The squared error of the probabilities."),
+    _known(
+        "brier",
+        "Brier score",
+        "Brier",
+        "lower",
+        "The squared error of the probabilities.",
+        in_panel=False,
+    ),
     _known(
         "perplexity",
         "perplexity",
@@ -158,7 +172,9 @@ _PARTS = (
     _known("advantage", "advantage", "advantage"),
     _known("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
     _known("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
-    _known("zeros", "weights that are zero", "zeros", "", "The share of them.", unit="zero"),
+    _known(
+        "zeros", "penalised weights that are zero", "zeros", "", "The share of them.", unit="zero"
+    ),
     _known(
         "log_z",
         "log Z",
@@ -174,6 +190,8 @@ _PARTS = (
 KNOWN = {measured.name: measured for measured in (*_MEASURES, *_PARTS)}
 _ORDER = {name: place for place, name in enumerate(KNOWN)}
 _LABEL_COLUMNS = 14
+#: What is no news where the other is told: of two classes, one is looked for.
+_SAID_BETTER = {"macro_f1": "f1"}
 
 
 def measured(name: str) -> Measured:
@@ -192,7 +210,12 @@ def in_order(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]
 
 def news(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]]:
     """Those of them that are for who watches, the most telling first."""
-    return [each for each in in_order(values) if each[0].in_panel]
+    told = dict(values)
+    return [
+        each
+        for each in in_order(told.items())
+        if each[0].in_panel and _SAID_BETTER.get(each[0].name) not in told
+    ]
 
 
 def nats_per(unit: str) -> str:

@@ -68,6 +68,14 @@ class Optimiser:
         costs = [penalty.value() for penalty in self.penalties]
         return torch.stack([cost.float() for cost in costs]).sum() if costs else None
 
+    def zeros(self) -> Float[Tensor, ""] | None:
+        """The share of penalised weights that are exactly 0; None where nothing is penalised."""
+        if not self.penalties:
+            return None
+        weights = [penalty.parameter.detach() for penalty in self.penalties]
+        zeros = torch.stack([(weight == 0).sum() for weight in weights]).sum()
+        return zeros / sum(weight.numel() for weight in weights)
+
     def gradients(self) -> list[Tensor]:
         """The gradients there are, in the order of the parameters."""
         return [p.grad for p in self._names.values() if p.grad is not None]

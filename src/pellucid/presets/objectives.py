@@ -44,7 +44,8 @@ class Goal:
     `preset` is what a run starts from where no other is named. `head` is what the model needs on
     top, where that is not its own. `tuning` is laid over the preset where the run goes on from
     trained weights, which bear smaller steps only. `special` is what the tokenizer must have
-    besides.
+    besides. Without `dropout` the model that goes on has none: one that is compared with what it
+    was would differ from it by chance before it has learnt anything.
     """
 
     what: str
@@ -52,6 +53,7 @@ class Goal:
     objective: Objective
     head: Head | None = None
     special: tuple[Literal["mask", "sentinels"], ...] = ()
+    dropout: bool = True
     tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -121,6 +123,7 @@ GOALS: Mapping[str, Goal] = {
         what="make the chosen of two answers likelier than the rejected one",
         preset="nano",
         objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
+        dropout=False,
         tuning=_tuning(1e-4, epochs=2, batch_size=16),
     ),
     "policy": Goal(
@@ -134,6 +137,7 @@ GOALS: Mapping[str, Goal] = {
             max_new_tokens=64,
             temperature=1.0,
         ),
+        dropout=False,
         tuning=_tuning(1e-4, epochs=1, batch_size=16),
     ),
 }

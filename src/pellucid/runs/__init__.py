@@ -4,14 +4,16 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.runs.adapters import export_adapter
 from pellucid.runs.answering import answer
-from pellucid.runs.classify import Classified, ClassShare, classify, has_several_labels
-from pellucid.runs.convert import Exported, Imported, export_run, import_model
+from pellucid.runs.classify import Classified, ClassShare, class_names, classify, has_several_labels
+from pellucid.runs.convert import export_run, import_model
 from pellucid.runs.corpus import CorpusReport, count_corpus
 from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
 from pellucid.runs.folder import RunFolder, existing_folder
+from pellucid.runs.imported import Exported, Imported
 from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import Run, load
 from pellucid.runs.records import attach, read_events
@@ -44,11 +46,13 @@ __all__ = [
     "answer",
     "attach",
     "beam_search",
+    "class_names",
     "classify",
     "count_corpus",
     "embed",
     "evaluate",
     "existing_folder",
+    "export_adapter",
     "export_run",
     "fill",
     "generate",

@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pellucid import config
 from pellucid.config import encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
+from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
-#: Which kind of rows each objective learns from.
-_ROWS: dict[type[config.Objective], Callable[..., config.Rows]] = {
-    config.SequenceToSequence: config.Pairs,
-    config.Classification: config.Labelled,
-    config.SupervisedFineTuning: config.Conversations,
-    config.DirectPreference: config.Preferences,
-    config.PolicyGradient: config.Prompts,
-}
+T = TypeVar("T")
+
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
@@ -86,8 +81,8 @@ def choose(
     said = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
-    if "format" in said:  # a run's own, and whole: nothing stands below it
-        table: dict[str, Any] = said
+    if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
+        table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
         table = encode(find(above.pop("base", base)))
@@ -107,16 +102,45 @@ def choose(
     return replace(run, trained=adapters)
 
 
+def _aimed(said: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
+    """A whole config with the objective that was asked for, where it has another."""
+    if aim is None or said.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+        return said
+    return overlay(said, _of_goal(aim, tuned=False))
+
+
 def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
     """The model and the tokenizer of what the run goes on from."""
     if start is None:
         return {}
     begun = config_of(Path(start))
+    model = replace(begun.model, head=_head(begun.model, aim))
+    if aim is not None and not aim.dropout:
+        model = _without_dropout(model)
     return {
         "start": str(start),
-        "model": encode(replace(begun.model, head=_head(begun.model, aim))),
-        "text": {"tokenizer": encode(config.FromFile(path=str(start))), "special": []},
+        "model": encode(model),
+        "text": {
+            "tokenizer": encode(config.FromFile(path=str(_words(Path(start))))),
+            "special": [],
+        },
     }
+
+
+def _without_dropout(model: config.Transformer) -> config.Transformer:
+    """The model with every dropout of its stacks at 0."""
+
+    def stack(each: config.Stack | None) -> config.Stack | None:
+        return None if each is None else _dry(replace(each, attention=_dry(each.attention)))
+
+    return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
+
+
+def _dry(part: T) -> T:
+    if isinstance(part, config.Alternating):
+        return cast("T", replace(part, layers=tuple(_dry(each) for each in part.layers)))
+    has = any(each.name == "dropout" for each in fields(cast("Any", part)))
+    return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
 
 
 def _of_teacher(teacher: Path) -> dict[str, Any]:
@@ -124,8 +148,13 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": encode(config.FromFile(path=str(teacher)))},
+        "text": {"tokenizer": encode(config.FromFile(path=str(_words(teacher)))), "special": []},
     }
+
+
+def _words(path: Path) -> Path:
+    """Where the tokenizer of a run, a checkpoint or a published model is."""
+    return path if is_published(path) else existing_folder(path)[0].path
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
@@ -154,8 +183,8 @@ def _with_data(
 ) -> config.Run:
     """The run with the files that were named, read as its objective has them."""
     corpus: config.Corpus = run.text.corpus
-    rows = _ROWS.get(type(run.objective))
-    if rows is None:
+    (kind, *_) = config.data_for(run.objective)
+    if not issubclass(kind, config.Rows):
         if columns:
             raise ConfigError(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
@@ -171,7 +200,7 @@ def _with_data(
                 f"--field {field}: rows have several fields; say --columns NAME={field}"
             )
         if paths:
-            corpus = rows(paths=paths)
+            corpus = kind(paths=paths)
         if columns and isinstance(corpus, config.Rows):
             corpus = _with_columns(corpus, columns)
     return replace(run, text=replace(run.text, corpus=corpus))

@@ -6,29 +6,28 @@ refused leaves nothing behind. It does not know families.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, load_model_tensors, write_folder, write_text
+from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import (
     MULTI_LABEL,
     SINGLE_LABEL,
+    is_adapter,
     is_huggingface,
     open_published,
     write_published,
 )
 from pellucid.checkpoints.llama2c import read_llama2c
-from pellucid.config import run_to_toml
 from pellucid.errors import RunError
-from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder, refuse_taken
-from pellucid.runs.kinds import Kind, kind_of
-from pellucid.runs.load import read_config
+from pellucid.model import merged
+from pellucid.runs.adapters import import_adapter
+from pellucid.runs.folder import RunFolder, existing_folder, refuse_taken
+from pellucid.runs.imported import Exported, Imported, write_run
+from pellucid.runs.kinds import kind_of
+from pellucid.runs.load import load, read_config
 from pellucid.runs.published import (
     around,
     as_run,
@@ -41,31 +40,17 @@ from pellucid.text import Tokenizer, llama2c_tokenizer_from, settings_for, token
 _LLAMA2C = "llama2.c"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """A run made of a published model; `left_out` are tensors that have no place here, and why."""
-
-    folder: Path
-    family: str
-    kind: Kind
-    parameters: int
-    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A directory that `transformers` reads."""
-
-    folder: Path
-    family: str
-
-
 def import_model(
-    source: str | Path, out: str | Path, *, tokenizer: str | Path | None = None
+    source: str | Path,
+    out: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    base: str | Path | None = None,
 ) -> Imported:
-    """Make the run `out` of a Hugging Face directory or a llama2.c file.
+    """Make the run `out` of a Hugging Face directory, a llama2.c file, or adapters and their base.
 
-    `tokenizer` is a file or folder, where the source has none.
+    `tokenizer` is a file or folder, where the source has none. `base` is the run or published model
+    that adapters were trained on.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
@@ -75,6 +60,15 @@ def import_model(
     source, out = Path(source), Path(out)
     refuse_taken(out)
     told = None if tokenizer is None else Path(tokenizer)
+    if is_adapter(source):
+        if told is not None:
+            raise RunError(f"--tokenizer {told}: adapters have the tokenizer of their base")
+        return import_adapter(source, out, base=base)
+    if base is not None:
+        raise RunError(
+            f"--base {base}: {source} is no folder of adapters (adapter_config.json), and stands "
+            "on no base: leave --base out"
+        )
     if is_huggingface(source):
         published = open_published(source)
         words = published_tokenizer(published, source if told is None else told)
@@ -88,9 +82,10 @@ def import_model(
     else:
         raise RunError(
             f"{source} is no published model: expected a folder with config.json and safetensors, "
-            "as transformers writes it, or a .bin file of llama2.c"
+            "as transformers writes it, one with adapter_config.json, as peft writes it, or a .bin "
+            "file of llama2.c"
         )
-    _write_run(out, run, tensors, words, family)
+    write_run(out, run, tensors, words, family)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Imported(
         folder=out,
@@ -114,33 +109,10 @@ def _llama2c_words(source: Path, told: Path | None, model: config.Transformer) -
     return words
 
 
-def _write_run(
-    out: Path,
-    run: config.Run,
-    tensors: Mapping[str, Tensor],
-    words: Tokenizer,
-    family: str,
-) -> None:
-    was_there = out.exists()
-    folder = chosen_folder(out)
-    try:
-        with folder.locked():
-            folder.begin()
-            words.save(folder.tokenizer)
-            checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
-            folder.shelf.save(0, checkpoint, best=False, keep=1)
-            # last: a folder with a config is a run
-            write_text(folder.config, run_to_toml(run))
-            folder.prepared()
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        if was_there:
-            out.mkdir()
-        raise
-
-
 def export_run(run: str | Path, out: str | Path) -> Exported:
     """Write a run's model, at its latest checkpoint or at the one named, for `transformers`.
+
+    Adapters are merged: what is written is a plain model.
 
     Raises:
         RunError: there is no run, or `out` is taken.
@@ -152,7 +124,7 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
     config_of_run = read_config(folder)
     model = config_of_run.model
     words = Tokenizer.load(folder.tokenizer)
-    tensors = load_model_tensors(named or folder.shelf.latest())
+    tensors = merged(load(named or folder.path).model)
     family = ""
 
     def write(place: Path) -> None:

@@ -12,6 +12,7 @@ from typing import assert_never
 from torch import Tensor
 
 from pellucid.batches import IGNORED, LabelBatch, PairBatch, PreferenceBatch, TokenBatch
+from pellucid.text import Tokenizer
 from pellucid.training import Example
 
 #: What has examples that can be shown.
@@ -59,6 +60,11 @@ def example_of(
         begins=tuple(begins),
         note=note,
     )
+
+
+def spelled(tokenizer: Tokenizer) -> Decode:
+    """How ids are shown: special tokens by their name, which have no text."""
+    return lambda ids: "".join(tokenizer.token(token_id) for token_id in ids)
 
 
 def _parts(

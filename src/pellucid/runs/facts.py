@@ -7,6 +7,7 @@ they are shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from pellucid import config
 from pellucid.counting import memory, parameter_count
@@ -45,18 +46,46 @@ def facts_of(
             if part.parameters
         ),
     )
+    yield from _frozen(run, job)
     yield "batch", _batch(run, plan, task)
     compiled = "compiled" if plan.compile else "not compiled"
     why = "" if problem is None else f" ({problem})"
     where = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
     yield "on", f"{where}, {plan.precision}, {compiled}{why}"
     sequences = run.training.batch_size // run.training.accumulation
-    rows = memory(run.model, run.optimiser, sequences=sequences, precision=plan.precision)
+    rows = memory(
+        run.model,
+        run.optimiser,
+        sequences=sequences,
+        precision=plan.precision,
+        trained=run.trained,
+        asked=task.asked,
+    )
     needed = size(sum(row.n_bytes for row in rows))
     yield "expect", f"about {duration(seconds * plan.total_steps)}, {needed} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
-    yield "to resume", f"pellucid train --resume {folder.path}"
+    reward = dict(task.facts).get("reward")
+    again = "" if reward is None else f" --reward {reward}"
+    yield "to resume", f"pellucid train --resume {folder.path}{again}"
+
+
+def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
+    """What does not move, where not all of the weights do."""
+    if run.trained is None:
+        return
+    every = list(job.model.parameters())
+    still = sum(each.numel() for each in every if not each.requires_grad)
+    share = still / sum(each.numel() for each in every)
+    match run.trained:
+        case config.LastLayers(count=count):
+            blocks = "block" if count == 1 else f"{count} blocks"
+            moves = f"all but the last {blocks}, the final norm and the head"
+        case config.LoRA(rank=rank, targets=targets):
+            moves = f"adapters of rank {rank} move beside {', '.join(targets)}"
+        case _:
+            assert_never(run.trained)
+    yield "frozen", f"{short(still)} parameters ({share:.1%}): {moves}"
 
 
 def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:

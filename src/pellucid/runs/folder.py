@@ -1,7 +1,7 @@
 """The folder of a run: what lies where, how it is named, who holds it.
 
-    config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  text/  start/
-    checkpoints/  non-finite/
+    config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  teacher.json
+    text/  start/  checkpoints/  non-finite/
 
 Comes in: a path. Goes out: paths, a lock. It does not know what is in the files.
 """
@@ -32,6 +32,7 @@ _PREPARING = "run" + PARTIAL
 _UNFINISHED = (
     "text",
     "start",
+    "teacher.json",
     "plan.json",
     "tokenizer.json",
     "chat_template.jinja",
@@ -79,6 +80,11 @@ class RunFolder:
     def start(self) -> Path:
         """The weights that the run started from, where it did not draw them."""
         return self.path / "start"
+
+    @property
+    def teacher(self) -> Path:
+        """Which weights the run learns from, where it has a teacher."""
+        return self.path / "teacher.json"
 
     @property
     def shelf(self) -> Shelf:

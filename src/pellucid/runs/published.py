@@ -34,6 +34,15 @@ def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tok
     return filled(published, device), tokenizer, as_run(published, folder)
 
 
+def open_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in a Hugging Face directory; no weight is read.
+
+    Raises:
+        TextError: it has none, or one with more tokens than the model has.
+    """
+    return published_tokenizer(open_published(folder), folder)
+
+
 def published_tokenizer(published: Published, path: Path) -> Tokenizer:
     """The tokenizer at `path`; begin and end as the model's files say, if the tokenizer's do not.
 

@@ -23,7 +23,7 @@ from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, fill, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import cut_after
-from pellucid.runs.rewards import find_reward
+from pellucid.runs.rewards import find_reward, same_reward
 from pellucid.runs.tasks import Given, assemble_task
 from pellucid.text import Tokenizer
 from pellucid.training import (
@@ -50,7 +50,7 @@ def resume(
     """Go on with a run from its latest checkpoint, or from the one that `path` names.
 
     On a CPU the rest of the run is bit for bit what it would have been. A run with a `reward` has
-    to be told it again: no file may name code to be run.
+    to be told it again: no file may name code to be run. `allow_drift` also lets it be another.
 
     Raises:
         RunError: no run, in use, or this machine cannot compute as the plan says.
@@ -63,6 +63,8 @@ def resume(
         plan = read_plan(folder)
         check_plan(plan, allow_drift=allow_drift)
         torch.set_num_threads(plan.threads)
+        if not allow_drift:
+            same_reward(run.objective, folder, reward)
         rewards = find_reward(run.objective, reward)
         data = open_data(folder, run)
         model = build_model(run, folder, torch.device(plan.device))

@@ -18,8 +18,11 @@ from typing import Any, cast
 from pellucid import config
 from pellucid.errors import ConfigError
 from pellucid.runs.classify import classify
+from pellucid.runs.folder import RunFolder
 from pellucid.runs.load import load
+from pellucid.runs.records import read_events
 from pellucid.runs.tasks import Reward
+from pellucid.training import Started
 
 _EXPECTED = (
     "expected MODULE:FUNCTION, a function of (row, answer) that gives a number, or RUN:CLASS, a "
@@ -49,6 +52,31 @@ def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
     return _classifier(before, after) if Path(before).exists() else _function(before, after)
 
 
+def same_reward(objective: config.Objective, folder: RunFolder, name: str | None) -> None:
+    """Refuse to go on with a run for another reward than it was trained for.
+
+    What the run says of its reward is compared, and shown; it is never run.
+
+    Raises:
+        ConfigError: none is named, or another.
+    """
+    begun = (event for event in read_events(folder.metrics) if isinstance(event, Started))
+    facts = {name: value for event in begun for name, value in event.facts}
+    known = facts.get("reward")
+    if not isinstance(objective, config.PolicyGradient) or known in (None, name):
+        return
+    if name is None:
+        raise ConfigError(
+            f"{folder.path} was trained for --reward {known}. Code is run where you name it, and "
+            "never because a file does: say it again, where it is what you want"
+        )
+    raise ConfigError(
+        f"--reward {name}: {folder.path} was trained for {known}, and with another reward it "
+        f"would be another run: start one with --objective policy --from {folder.path}, or pass "
+        "--allow-drift too"
+    )
+
+
 def _function(module: str, function: str) -> Reward:
     # a module beside the user, as `python -m` would find it
     if "" not in sys.path:
@@ -63,10 +91,11 @@ def _function(module: str, function: str) -> Reward:
         ) from None
     if not callable(found):
         raise ConfigError(f"--reward {module}:{function}: is no function; {_EXPECTED}")
-    return _checked(f"{module}:{function}", cast("Callable[..., Any]", found))
+    name = f"{module}:{function}"
+    return Reward(name, _checked(name, cast("Callable[..., Any]", found)))
 
 
-def _checked(name: str, function: Callable[..., Any]) -> Reward:
+def _checked(name: str, function: Callable[..., Any]) -> Callable[[dict[str, object], str], float]:
     """The function; what it raises, and what it gives that is no number, is said with the row."""
 
     def reward(row: dict[str, object], answer: str) -> float:
@@ -106,4 +135,4 @@ def _classifier(path: str, label: str) -> Reward:
         (found,) = classify(run, answer)
         return next(share.probability for share in found.shares if share.name == label)
 
-    return reward
+    return Reward(f"{path}:{label}", reward)

@@ -25,7 +25,7 @@ from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.start import keep_start
-from pellucid.runs.tasks import Given, Reward, assemble_task
+from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
 from pellucid.training import Observer, Preparing, Progress, Started, Watcher
 
 
@@ -122,6 +122,7 @@ def train_config(
     run.check_objective()
     find_device(run.training.device)
     rewards = find_reward(run.objective, reward)
+    check_teacher(run)
     if out is not None:
         refuse_taken(Path(out))
     with shown_to(show, observers) as shown:

@@ -39,11 +39,11 @@ class ResumeProof:
         return self.losses_equal and self.weights_equal
 
 
-def verify_resume(path: str | Path, *, steps: int = 10) -> ResumeProof:
+def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = None) -> ResumeProof:
     """Train on from a checkpoint twice, once straight and once with a stop half-way.
 
     The start is the newest checkpoint with `steps` updates after it, or the run's very start. Each
-    part runs in a process of its own.
+    part runs in a process of its own. A run with a `reward` has to be told it again.
 
     Raises:
         RunError: there is no run, or a part failed.
@@ -59,9 +59,9 @@ def verify_resume(path: str | Path, *, steps: int = 10) -> ResumeProof:
         straight, stopped = Path(scratch) / "straight", Path(scratch) / "stopped"
         for copy in (straight, stopped):
             _copy(folder, RunFolder(copy), start)
-        _in_process(straight, end)
-        _in_process(stopped, middle)
-        _in_process(stopped, end)
+        _in_process(straight, end, reward)
+        _in_process(stopped, middle, reward)
+        _in_process(stopped, end, reward)
         return ResumeProof(
             from_step=start,
             stopped_at=middle,
@@ -75,7 +75,12 @@ def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
     target.path.mkdir()
     for file in (source.config, source.plan, source.tokenizer):
         shutil.copy(file, target.path)
-    shutil.copytree(source.text, target.text)
+    for file in (source.template, source.teacher):
+        if file.is_file():
+            shutil.copy(file, target.path)
+    for folder in (source.text, source.start):
+        if folder.is_dir():
+            shutil.copytree(folder, target.path / folder.name)
     target.metrics.touch()
     if step:
         verify(source.shelf.path(step))
@@ -84,8 +89,9 @@ def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
     cut_after(target.metrics, step)
 
 
-def _in_process(path: Path, end: int) -> None:
-    code = f"from pellucid.runs.verify import resume_until; resume_until({str(path)!r}, {end})"
+def _in_process(path: Path, end: int, reward: str | None) -> None:
+    said = f"{str(path)!r}, {end}, {reward!r}"
+    code = f"from pellucid.runs.verify import resume_until; resume_until({said})"
     process = subprocess.run(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False
     )
@@ -94,7 +100,7 @@ def _in_process(path: Path, end: int) -> None:
         raise RunError(f"a part of the proof failed: {last[0]}")
 
 
-def resume_until(path: str, end: int) -> None:
+def resume_until(path: str, end: int, reward: str | None = None) -> None:
     """Go on with a run until `end` updates are done, and save there."""
     interrupts = Interrupts()
 
@@ -103,7 +109,7 @@ def resume_until(path: str, end: int) -> None:
             interrupts.asked = True
 
     try:
-        resume(path, observers=[stop], show=False, interrupts=interrupts)
+        resume(path, reward=reward, observers=[stop], show=False, interrupts=interrupts)
     except Interrupted:
         return
 

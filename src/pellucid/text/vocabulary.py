@@ -23,6 +23,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: The token that stands for a hidden one, where we add it.
 MASK = "<mask>"
+#: How byte-level BPE and SentencePiece spell the white space that a word's first token begins with.
+_BLANKS = ("\u0120", "\u2581")
 #: T5's names for the spans that were cut out of a text (Raffel et al. 2020, section 2.4).
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
 
@@ -89,7 +91,12 @@ def with_mask(tokenizer: Tokenizer) -> Tokenizer:
     """
     if "mask_token" in tokenizer.roles():
         return tokenizer
-    return _with(tokenizer, (MASK,), "token for what is masked ([MASK] or <mask>)")
+    # it stands for a whole token: where words are spelled with the blank before them, so is a mask
+    # that somebody writes, and the blank before it is no token of its own
+    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    spaced = any(symbol[:1] in _BLANKS and len(symbol) > 1 for symbol in inner.get_vocab())
+    mask = tokenizers.AddedToken(MASK, lstrip=spaced, special=True)
+    return _with(tokenizer, (mask,), "token for what is masked ([MASK] or <mask>)")
 
 
 def mask_id_of(tokenizer: Tokenizer) -> int:
@@ -134,7 +141,9 @@ def sentinels_of(tokenizer: Tokenizer) -> list[int]:
     return cast("list[int]", there)
 
 
-def _with(tokenizer: Tokenizer, names: Sequence[str], what: str) -> Tokenizer:
+def _with(
+    tokenizer: Tokenizer, names: Sequence[str | tokenizers.AddedToken], what: str
+) -> Tokenizer:
     if tokenizer.id_of(BEGIN) is None:
         raise TextError(
             f"the tokenizer comes from a file and has no {what}: take one that has, or let "

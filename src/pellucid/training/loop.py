@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
-from pellucid.errors import Interrupted, NonFiniteError
+from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.training import events
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import Job, Progress
@@ -92,7 +92,11 @@ class _Loop:
     def update(self) -> None:
         job, step = self.job, self.progress.step
         job.model.train()
-        batch = self.batch_of(step)
+        try:
+            batch = self.batch_of(step)
+        except PellucidError:  # a batch may be drawn and judged, which can be refused
+            self.save()
+            raise
         seed_step(job.seed, step)
         numbers = update(
             job.model,

@@ -98,7 +98,8 @@ def update(
 ) -> StepNumbers:
     """One update of `optimiser` on `batch` at `factor` times its peak learning rate.
 
-    What penalties on weights come to belongs to no batch: it is the update's own part "penalty".
+    What penalties on weights come to belongs to no batch: it is the update's own part "penalty",
+    and "zeros" is the share of those weights that the update has left at exactly 0.
     Nothing here waits for the device.
     """
     sums = accumulate(
@@ -115,5 +116,8 @@ def update(
     opened = gate(optimiser.gradients(), sums["total"], clip_norm=clip_norm, blocked=blocked)
     optimiser.step(opened, factor)
     optimiser.zero_grad()
+    zeros = optimiser.zeros()
+    if zeros is not None:
+        sums["zeros"] = zeros
     del sums["total"]
     return StepNumbers(parts=sums, grad_norm=opened.norm, blocked=opened.blocked)

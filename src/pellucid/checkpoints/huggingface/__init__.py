@@ -7,6 +7,7 @@ in `families/`. What is not known by name is refused by name.
 
 from pellucid.checkpoints.huggingface.adapter import (
     Adapter,
+    base_of_adapter,
     is_adapter,
     read_adapter,
     write_adapter,
@@ -23,6 +24,7 @@ __all__ = [
     "SINGLE_LABEL",
     "Adapter",
     "Published",
+    "base_of_adapter",
     "choose_family",
     "is_adapter",
     "is_huggingface",

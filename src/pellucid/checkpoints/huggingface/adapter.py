@@ -62,6 +62,12 @@ def is_adapter(path: Path) -> bool:
     return (path / ADAPTER_CONFIG).is_file()
 
 
+def base_of_adapter(folder: Path) -> str | None:
+    """Where the adapter in a directory says that its base is, if it does."""
+    base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+    return base if isinstance(base, str) else None
+
+
 def write_adapter(
     folder: Path,
     model: config.Transformer,
@@ -155,12 +161,8 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
             tensors[f"{ours}.lora_down"] = own_down.contiguous().clone()
             tensors[f"{ours}.lora_up"] = own_up.contiguous().clone()
             alphas[ours] = alpha
-    base = table.get("base_model_name_or_path")
-    return Adapter(
-        _lora(there, tensors, alphas, numbers.dropout),
-        tensors,
-        base if isinstance(base, str) else None,
-    )
+    lora = _lora(there, tensors, alphas, numbers.dropout)
+    return Adapter(lora, tensors, base_of_adapter(folder))
 
 
 def _pairs(stored: Mapping[str, Tensor], file: Path) -> dict[str, tuple[Tensor, Tensor]]:

@@ -2,5 +2,6 @@
 
 from pellucid.runs.tasks.assemble import assemble_task
 from pellucid.runs.tasks.task import Given, Reward, Task
+from pellucid.runs.tasks.teachers import check_teacher
 
-__all__ = ["Given", "Reward", "Task", "assemble_task"]
+__all__ = ["Given", "Reward", "Task", "assemble_task", "check_teacher"]

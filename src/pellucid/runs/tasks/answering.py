@@ -14,11 +14,11 @@ from pellucid.batches import TokenBatch
 from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of
-from pellucid.runs.speak import speak_after
+from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
-from pellucid.training import HeldOut, Precision, Sampled
+from pellucid.training import HeldOut, Precision
 
 
 def answering(given: Given) -> Task:
@@ -39,6 +39,7 @@ def answering(given: Given) -> Task:
         batches = in_turn(side, collation, run.training.batch_size)
         return judged(objective, given.model, batches, precision, unit="tokens")
 
+    asking = Asking(given)
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
     return Task(
         objective=objective,
@@ -46,7 +47,7 @@ def answering(given: Given) -> Task:
         rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=order.tokens_per_row,
         evaluate=lambda precision: judge(few, precision),
-        sample=lambda step: answered(given, few, step),
+        sample=lambda step: asking.answered(_prompt(few), step),
         guessing_nats=math.log(run.model.rows),
         facts=(*facts_of_examples(given), *_packing(order)),
         example=example_of(order.batch(0, 1), given.tokenizer.decode),
@@ -54,12 +55,10 @@ def answering(given: Given) -> Task:
     )
 
 
-def answered(given: Given, examples: Examples, step: int) -> Sampled:
-    """How the model goes on after the first prompt of `examples`."""
+def _prompt(examples: Examples) -> list[int]:
+    """What stands before the first answer in the first of `examples`."""
     ids, supervised = (examples.columns[name][0].tolist() for name in ("ids", "supervised"))
-    prompt = ids[: supervised.index(1)] if 1 in supervised else ids
-    sentence = given.tokenizer.decode(prompt)
-    return speak_after(given.model, given.tokenizer, prompt, sentence, step)
+    return ids[: supervised.index(1)] if 1 in supervised else ids
 
 
 def _packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:

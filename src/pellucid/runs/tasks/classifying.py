@@ -17,7 +17,7 @@ import torch
 from pellucid import config
 from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.measures import classification_measures
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
@@ -65,7 +65,7 @@ def classifying(given: Given) -> Task:
         facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
         example=example_of(
             order.batch(0, 1),
-            given.tokenizer.decode,
+            spelled(given.tokenizer),
             causal=run.model.encoder is None,
             classes=head.classes,
         ),

@@ -12,19 +12,21 @@ from pellucid.counting import parameter_count
 from pellucid.display.numbers import short
 from pellucid.objectives import assemble
 from pellucid.runs.tasks.reading_on import reading_on
-from pellucid.runs.tasks.references import teacher_of
 from pellucid.runs.tasks.task import Given, Task
+from pellucid.runs.tasks.teachers import teacher_of
 
 
 def distilling(given: Given) -> Task:
     """Windows of a text, as without a teacher; judged by the text alone, as any language model."""
     teacher = teacher_of(given)
     plain = reading_on(given)
-    size = sum(parameter.numel() for parameter in teacher.parameters())
+    size = sum(parameter.numel() for parameter in teacher.model.parameters())
+    said = f"{short(size)} parameters, {_share(given, size)}, SHA-256 {teacher.sha256[:12]}"
     return replace(
         plain,
-        objective=assemble(given.run.objective, teacher=teacher),
-        facts=(*plain.facts, ("teacher", f"{short(size)} parameters, {_share(given, size)}")),
+        objective=assemble(given.run.objective, teacher=teacher.model),
+        facts=(*plain.facts, ("teacher", said)),
+        asked=size,
     )
 
 

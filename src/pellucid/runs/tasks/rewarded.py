@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pellucid import config
-from pellucid.batches import IGNORED, LanguageModel, RolloutBatch
+from pellucid.batches import RolloutBatch
 from pellucid.errors import ConfigError
 from pellucid.examples import Bucketed, Examples, PromptBatch, PromptTexts, in_turn
-from pellucid.generation import Continuation, Sampling, generate_after
-from pellucid.objectives import (
-    LazyLogits,
-    Reference,
-    asked,
-    assemble,
-    assemble_advantages,
-    at_rest,
-    token_log_p,
-)
+from pellucid.generation import Continuation
+from pellucid.objectives import assemble, assemble_advantages
 from pellucid.runs.plan import find_precision
+from pellucid.runs.tasks.asking import Asking
+from pellucid.runs.tasks.drawing import Drawer
 from pellucid.runs.tasks.judging import some_of
-from pellucid.runs.tasks.preferring import answered
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.references import reference_of
 from pellucid.runs.tasks.task import Given, Reward, Task
-from pellucid.training import HeldOut, Precision, autocast
+from pellucid.training import HeldOut, Precision
 from pellucid.typed import to_list
+
+T = TypeVar("T")
 
 
 def rewarded(given: Given) -> Task:
@@ -44,139 +39,117 @@ def rewarded(given: Given) -> Task:
     """
     run, data = given.run, given.examples
     assert isinstance(run.objective, config.PolicyGradient)
+    assert given.reward is not None
     n_samples, rows = run.objective.n_samples, run.training.batch_size
     if rows % n_samples:
         raise ConfigError(
             f"training.batch_size counts answers, and must be a multiple of objective.n_samples: "
             f"was {rows} and {n_samples}"
         )
-    drawing = Drawing(given, reference_of(given))
+    drawer = Drawer(
+        given.model,
+        given.tokenizer,
+        reference_of(given),
+        temperature=run.objective.temperature,
+        seed=run.seed,
+    )
+    rollouts = Rollouts(run.objective, drawer, given.reward)
     order = Bucketed(data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed)
+    precision = find_precision(run.training.precision, given.model.device)
 
     def batch(position: int, n: int) -> RolloutBatch:
         prompts = order.batch(position // n_samples, n // n_samples)
-        return drawing.batch(prompts, position)
+        return rollouts.batch(prompts, position, precision)
 
     def judge(side: Examples, precision: Precision) -> HeldOut:
-        del precision  # answers are drawn and rewarded as while it trains
-        return drawing.judged(side)
+        return rollouts.judged(side, rows, precision)
 
     few = some_of(data.held_out, "prompt", run.training.evaluate_tokens)
+    asking = Asking(given)
     return Task(
-        objective=assemble(run.objective, reference=drawing.reference),
+        objective=assemble(run.objective, reference=drawer.reference),
         batch=batch,
         rows_per_epoch=order.rows_per_epoch * n_samples,
         tokens_per_row=order.tokens_per_row + run.objective.max_new_tokens,
         evaluate=lambda precision: judge(few, precision),
-        sample=lambda step: answered(given, few, step),
+        sample=lambda step: asking.answered(few.columns["prompt"][0].tolist(), step),
         guessing_nats=None,
         unit="answers",
-        facts=facts_of_examples(given),
+        facts=(*facts_of_examples(given), ("reward", given.reward.name)),
         judge=judge,
     )
 
 
-class Drawing:
-    """Draws answers from a model, asks what they are worth, and compares with the reference."""
+class Rollouts:
+    """Answers drawn from a model, with what they are worth."""
 
-    def __init__(self, given: Given, reference: Reference) -> None:
-        objective = given.run.objective
-        assert isinstance(objective, config.PolicyGradient)
-        assert given.reward is not None
-        self.given = given
+    def __init__(self, objective: config.PolicyGradient, drawer: Drawer, reward: Reward) -> None:
         self.objective = objective
-        self.reference = reference
-        self.reward: Reward = given.reward
+        self.drawer = drawer
+        self.reward = reward
         self.advantages = assemble_advantages(objective)
-        device = given.model.device
-        self.precision: Precision = find_precision(given.run.training.precision, device)
 
-    def batch(self, prompts: PromptBatch, position: int) -> RolloutBatch:
+    def batch(self, prompts: PromptBatch, position: int, precision: Precision) -> RolloutBatch:
         """Several answers to each prompt, drawn by numbers that depend on `position` alone."""
         n_samples = self.objective.n_samples
-        ids = [list(prompt) for prompt in prompts.ids for _ in range(n_samples)]
-        texts = [text for text in prompts.texts for _ in range(n_samples)]
-        answers = self._drawn(ids, position)
-        rewards = torch.tensor(self._rewards(texts, answers))
-        tokens, targets = self._rows(ids, answers)
-        sampled, reference = self._log_p(tokens, targets)
+        several = PromptBatch(
+            ids=_repeated(prompts.ids, n_samples),
+            texts=_repeated(prompts.texts, n_samples),
+            rows=_repeated(prompts.rows, n_samples),
+        )
+        ids = [list(prompt) for prompt in several.ids]
+        answers = self.drawer.draw(ids, position, self.objective.max_new_tokens)
+        rewards = torch.tensor(self._rewards(several, answers))
+        found = self.drawer.compare(ids, answers, precision)
         worth = rewards
         if self.objective.kl == "in_reward":
-            leash = (sampled - reference).sum(-1).cpu()
+            leash = (found.log_p - found.reference_log_p).sum(-1)
             worth = rewards - self.objective.beta * leash
-        advantages = self.advantages(worth.view(-1, n_samples)).flatten()
         return RolloutBatch(
-            ids=tokens,
-            targets=targets,
-            advantages=advantages,
+            ids=found.ids,
+            targets=found.targets,
+            advantages=self.advantages(worth.view(-1, n_samples)).flatten(),
             rewards=rewards,
-            sampled_log_p=sampled.cpu(),
-            reference_log_p=reference.cpu(),
+            sampled_log_p=found.log_p,
+            reference_log_p=found.reference_log_p,
             n_supervised=len(ids),
         )
 
-    def judged(self, side: Examples) -> HeldOut:
+    def judged(self, side: Examples, n_rows: int, precision: Precision) -> HeldOut:
         """One answer to each prompt: the mean reward, and how far the model has gone for it."""
         rewards: list[float] = []
-        leash: list[float] = []
-        for place, prompts in enumerate(
-            in_turn(side, PromptTexts(), self.given.run.training.batch_size)
-        ):
+        moved: list[float] = []
+        lengths: list[int] = []
+        for place, prompts in enumerate(in_turn(side, PromptTexts(), n_rows)):
             ids = [list(prompt) for prompt in prompts.ids]
-            answers = self._drawn(ids, -1 - place)
-            rewards += self._rewards(prompts.texts, answers)
-            sampled, reference = self._log_p(*self._rows(ids, answers))
-            leash += to_list((sampled - reference).sum(-1))
-        reward, kl = float(np.mean(rewards)), float(np.mean(leash))
+            answers = self.drawer.draw(ids, -1 - place, self.objective.max_new_tokens)
+            rewards += self._rewards(prompts, answers)
+            moved += to_list(self.drawer.compare(ids, answers, precision).kl)
+            lengths += [len(answer.ids) for answer in answers]
+        reward, kl = float(np.mean(rewards)), float(np.mean(moved))
         return HeldOut(
             loss_nats=self.objective.beta * kl - reward,
             over=len(rewards),
             unit="prompts",
-            measures={"reward": reward, "kl_k1": kl},
+            measures={
+                "reward": reward,
+                "kl_exact": kl,
+                "tokens_per_answer": float(np.mean(lengths)),
+            },
         )
 
-    def _drawn(self, ids: list[list[int]], position: int) -> list[Continuation]:
-        how = Sampling(
-            max_new_tokens=self.objective.max_new_tokens,
-            temperature=self.objective.temperature,
-            seed=int(
-                np.random.SeedSequence([self.given.run.seed, position % 2**63]).generate_state(1)[0]
-            ),
-        )
-        with at_rest(self.given.model):
-            return generate_after(self.given.model, self.given.tokenizer, ids, how)
-
-    def _rewards(self, texts: Sequence[str], answers: Sequence[Continuation]) -> list[float]:
+    def _rewards(self, prompts: PromptBatch, answers: Sequence[Continuation]) -> list[float]:
         return [
-            self.reward(json.loads(text), answer.text)
-            for text, answer in zip(texts, answers, strict=True)
+            self._worth(row, text, answer.text)
+            for row, text, answer in zip(prompts.rows, prompts.texts, answers, strict=True)
         ]
 
-    def _rows(
-        self, prompts: list[list[int]], answers: Sequence[Continuation]
-    ) -> tuple[Tensor, Tensor]:
-        """Prompts with answers as rows of ids, and the drawn tokens as their targets."""
-        end = self.given.tokenizer.end_id
-        drawn = [[*a.ids, *([end] if a.stopped == "end" else [])] for a in answers]
-        width = max(len(p) + len(d) for p, d in zip(prompts, drawn, strict=True))
-        ids = torch.full((len(prompts), width), end)
-        targets = torch.full((len(prompts), width), IGNORED)
-        for row, (prompt, answer) in enumerate(zip(prompts, drawn, strict=True)):
-            ids[row, : len(prompt) + len(answer)] = torch.tensor(prompt + answer)
-            targets[row, len(prompt) - 1 : len(prompt) + len(answer) - 1] = torch.tensor(answer)
-        return ids, targets
+    def _worth(self, row: int, text: str, answer: str) -> float:
+        try:
+            return self.reward(json.loads(text), answer)
+        except ConfigError as error:
+            raise ConfigError(f"row {row}: {error}") from error.__cause__
 
-    def _log_p(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the drawn tokens, under the model as it stands and under the reference."""
-        model = self.given.model
-        with at_rest(model):
-            sampled = self._of(model, ids, targets)
-        with asked(self.reference, model) as other:
-            return sampled, self._of(other, ids, targets)
 
-    def _of(self, model: LanguageModel, ids: Tensor, targets: Tensor) -> Tensor:
-        device = self.given.model.device
-        with autocast(device, self.precision):
-            hidden = model.hidden_states(ids.to(device))
-            lazy = LazyLogits.of(model, hidden, temperature=self.objective.temperature)
-            return token_log_p(lazy, targets.to(device).flatten()).view_as(targets)
+def _repeated(each: tuple[T, ...], n: int) -> tuple[T, ...]:
+    return tuple(one for one in each for _ in range(n))

@@ -18,10 +18,20 @@ from pellucid.text import PreparedText, Tokenizer
 from pellucid.training import Example, HeldOut, Precision, Sampled
 
 Fact = tuple[str, str]
-#: What an answer to the prompt of a row is worth.
-Reward = Callable[[dict[str, object], str], float]
 #: How a model does on examples.
 Judge = Callable[[Examples, Precision], HeldOut]
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What an answer to the prompt of a row is worth, and what the user called it by."""
+
+    name: str
+    function: Callable[[dict[str, object], str], float]
+
+    def __call__(self, row: dict[str, object], answer: str) -> float:
+        """The worth of one answer."""
+        return self.function(row, answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +80,8 @@ class Task:
     unit: str = "tokens"
     #: What there is to say of the data, in order.
     facts: tuple[Fact, ...] = field(default=())
+    #: The parameters of other models that lie in memory: asked, and not trained.
+    asked: int = 0
     #: One example as it is trained on.
     example: Example | None = None
     #: How the model does on any examples of this form, where the data are rows.

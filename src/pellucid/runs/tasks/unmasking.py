@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.generation import encode
 from pellucid.objectives import assemble
-from pellucid.runs.example import example_of
+from pellucid.runs.example import example_of, spelled
 from pellucid.runs.speak import speak_after
 from pellucid.runs.tasks.judging import judged
 from pellucid.runs.tasks.reading_on import facts_of_text
@@ -124,5 +124,5 @@ def _task(
         sample=sample,
         guessing_nats=math.log(run.model.rows),
         facts=tuple(facts_of_text(run.text, given.text, given.tokenizer)),
-        example=example_of(order.batch(0, 1), given.tokenizer.decode, causal=False),
+        example=example_of(order.batch(0, 1), spelled(given.tokenizer), causal=False),
     )

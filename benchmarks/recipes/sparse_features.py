@@ -1,0 +1,81 @@
+"""How many of the features of an encoder are needed to tell spam?
+
+    python -m benchmarks.recipes.sparse_features --messages SMSSpamCollection \
+        --classifier runs/spam/all-pretrained/rate-0.001-seed-1 --out runs/sparse
+
+A classifier's blocks are frozen; its final norm and its head go on learning by gradient descent,
+and the matrix that reads the pooled state of a text (`classifier.weight`, a row for each class, a
+column for each feature) pays an elastic net. A feature survives where a class still has a weight
+for it that is not exactly 0.
+
+Comes in: the messages, a run that tells them apart. Goes out: a table, and a dated JSON file under
+benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.recipes import spam
+
+from pellucid import runs
+
+STRENGTHS = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+L2 = 1e-4
+EPOCHS = 2.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=Path, required=True, help="SMSSpamCollection")
+    parser.add_argument("--classifier", type=Path, required=True, help="what is gone on from")
+    parser.add_argument("--out", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    train, test = spam.parted(arguments.messages, arguments.out)
+    rows: list[dict[str, Any]] = []
+    for l1 in STRENGTHS:
+        run = picked(train, arguments.out / f"l1-{l1}", arguments.classifier, l1, arguments.seed)
+        measured = spam.judged(run, test)
+        rows.append({"l1": l1, **survivors(run), "test": measured, "seconds": spam.seconds_of(run)})
+        print(rows[-1], file=sys.stderr)
+    begun = spam.judged(runs.load(arguments.classifier), test)
+    print(spam.written("sparse-features", {"l2": L2, "before": begun, "rows": rows}))
+
+
+def picked(messages: Path, out: Path, start: Path, l1: float, seed: int) -> runs.Run:
+    """The head and the final norm trained on with the penalty, by gradient descent."""
+    net = f'{{kind="ElasticNet", l1={l1}, l2={L2}, parameters=["classifier.weight"]}}'
+    return spam.taught(
+        messages,
+        out,
+        tokenizer=start,
+        start=start,
+        seed=seed,
+        epochs=EPOCHS,
+        settings=[
+            'optimiser={kind="SGD", learning_rate=0.1, momentum=0.9, l2=0.0}',
+            'trained={kind="LastLayers", count=0}',
+            f"penalties=[{net}]",
+        ],
+    )
+
+
+def survivors(run: runs.Run) -> dict[str, float]:
+    """How many features are still looked at, and how many weights are exactly 0."""
+    weight = dict(run.model.named_parameters())["classifier.weight"].detach()
+    return {
+        "features": weight.shape[1],
+        "survive": int((weight != 0).any(dim=0).sum()),
+        "weights": weight.numel(),
+        "zeros": int((weight == 0).sum()),
+    }
+
+
+if __name__ == "__main__":
+    main()

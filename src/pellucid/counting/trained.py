@@ -1,0 +1,156 @@
+"""How many weights move where not all of them do, in closed form.
+
+Comes in: a `config.Transformer` and what is trained of it. Goes out: counts, with the formula. It
+does not know torch; a test holds it against the modules that `model` builds and freezes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from pellucid.config import (
+    MLP,
+    FeedForward,
+    GatedMLP,
+    LanguageHead,
+    LastLayers,
+    LinearAttention,
+    LoRA,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    Stack,
+    Trained,
+    Transformer,
+)
+from pellucid.config.trained import is_meant
+from pellucid.counting.formulas import Symbols, total, whole
+from pellucid.counting.layers import attention_symbols, stacks
+from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
+from pellucid.counting.parts import attention_part, block_norms, feed_forward_part, norm_part
+
+#: A linear layer: its path, its inputs and its outputs.
+_Layer = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Of a model's weights: those that are trained, and those that adapters add to it."""
+
+    trained: int
+    #: of `trained`, those in hidden matrices
+    hidden: int
+    added: int
+    #: of `trained`
+    formula: str
+
+
+def moving(model: Transformer, trained: Trained | None) -> Moving:
+    """How many weights of `model` are trained; all of them where `trained` is None."""
+    match trained:
+        case None:
+            n = parameter_count(model)
+            return Moving(n, sum(row.hidden for row in parameters(model)), 0, "parameters")
+        case LastLayers(count=count):
+            return _last_layers(model, count)
+        case LoRA():
+            return _adapters(model, trained)
+        case _:
+            assert_never(trained)
+
+
+def _last_layers(model: Transformer, count: int) -> Moving:
+    named = stacks(model)[-1]
+    stack, known = named.stack, symbols(model, named)
+    n = hidden = 0
+    for attention in stack.layers[stack.n_layers - count :]:
+        parts = [(attention_part(attention, stack), known | attention_symbols(attention))]
+        if (cross := stack.cross_attention) is not None:
+            parts.append((attention_part(cross, stack), known | attention_symbols(cross)))
+        parts.append((feed_forward_part(stack.feed_forward, stack), known))
+        n += sum(whole(part.formula, those) for part, those in parts)
+        n += block_norms(stack) * whole(norm_part(stack.norm).vectors, known)
+        hidden += sum(whole(part.matrices, those) for part, those in parts)
+    n += whole(norm_part(stack.norm).vectors, known) if stack.final_norm else 0
+    above = head_rows(model)
+    n, hidden = n + sum(row.count for row in above), hidden + sum(row.hidden for row in above)
+    return Moving(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
+
+
+def _adapters(model: Transformer, lora: LoRA) -> Moving:
+    terms = Counter[str]()
+    n = 0
+    for path, inputs, outputs, known in _linear_layers(model):
+        if any(is_meant(path, target) for target in lora.targets):
+            term = total(inputs, outputs)
+            terms[term] += 1
+            n += lora.rank * whole(term, known)
+    formula = f"rank ({total(*(f'{times} ({term})' for term, times in terms.items()))})"
+    new = [row for row in head_rows(model) if row.part == "classifier"]
+    whole_rows = sum(row.count for row in new)
+    if new:
+        formula = total(formula, new[0].formula)
+    return Moving(n + whole_rows, n, n, formula)
+
+
+def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]]:
+    """Every linear layer that can have an update beside it, with what its symbols stand for."""
+    for named in stacks(model):
+        side, known = "decoder" if named.causal else "encoder", symbols(model, named)
+        for place, attention in enumerate(named.stack.layers):
+            here = f"{side}.blocks.{place}"
+            for leaf, inputs, outputs in _in_block(named.stack, attention):
+                symbols_here = known
+                if leaf.startswith("attention."):
+                    symbols_here = known | attention_symbols(attention)
+                elif named.stack.cross_attention and leaf.startswith("cross_attention."):
+                    symbols_here = known | attention_symbols(named.stack.cross_attention)
+                yield f"{here}.{leaf}", inputs, outputs, symbols_here
+    known = symbols(model)
+    if isinstance(model.head, LanguageHead) and model.head.transform is not None:
+        yield "head_transform.dense", "d_model", "d_model", known
+    if model.pooler:
+        yield "pooler", "d_model", "d_model", known
+
+
+def _in_block(stack: Stack, attention: OneAttention) -> Iterator[_Layer]:
+    for leaf, inputs, outputs in _in_attention(attention):
+        yield f"attention.{leaf}", inputs, outputs
+    if stack.cross_attention is not None:
+        for leaf, inputs, outputs in _in_attention(stack.cross_attention):
+            yield f"cross_attention.{leaf}", inputs, outputs
+    for leaf, inputs, outputs in _in_feed_forward(stack.feed_forward):
+        yield f"feed_forward.{leaf}", inputs, outputs
+
+
+def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
+    match attention:
+        case MultiHead() | LinearAttention():
+            yield "query", "d_model", "h d_k"
+            yield "key", "d_model", "h_kv d_k"
+            yield "value", "d_model", "h_kv d_v"
+            yield "output", "h d_v", "d_model"
+        case NeuralMemory():
+            for side in ("", "memory_"):
+                for leaf in ("query", "key", "value"):
+                    yield f"{side}{leaf}", "d_model", "h d_k"
+            for gate in ("learning_rate", "persistence", "forgetting", "mixing"):
+                yield f"{gate}.linear", "d_model", "h"
+            yield "output", "h d_k", "d_model"
+        case _:
+            assert_never(attention)
+
+
+def _in_feed_forward(feed_forward: FeedForward) -> Iterator[_Layer]:
+    match feed_forward:
+        case MLP():
+            pass
+        case GatedMLP():
+            yield "gate", "d_model", "d_ff"
+        case _:
+            assert_never(feed_forward)
+    yield "up", "d_model", "d_ff"
+    yield "down", "d_ff", "d_model"

@@ -1,0 +1,70 @@
+"""A run that was not trained here: what is said of it, and how it is written.
+
+Comes in: a config, weights, a tokenizer. Goes out: a run's folder; what is refused leaves nothing
+behind. It does not know where they come from.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints import Checkpoint, write_text
+from pellucid.config import run_to_toml
+from pellucid.runs.folder import chosen_folder
+from pellucid.runs.kinds import Kind
+from pellucid.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A run made of a published model; `left_out` are tensors that have no place here, and why."""
+
+    folder: Path
+    family: str
+    kind: Kind
+    parameters: int
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A directory that `transformers` reads."""
+
+    folder: Path
+    family: str
+
+
+def write_run(
+    out: Path,
+    run: config.Run,
+    tensors: Mapping[str, Tensor],
+    words: Tokenizer,
+    family: str,
+) -> None:
+    """Write the run `out`, at step 0.
+
+    Raises:
+        RunError: `out` is taken.
+    """
+    was_there = out.exists()
+    folder = chosen_folder(out)
+    try:
+        with folder.locked():
+            folder.begin()
+            words.save(folder.tokenizer)
+            checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
+            folder.shelf.save(0, checkpoint, best=False, keep=1)
+            # last: a folder with a config is a run
+            write_text(folder.config, run_to_toml(run))
+            folder.prepared()
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        if was_there:
+            out.mkdir()
+        raise

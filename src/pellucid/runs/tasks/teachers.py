@@ -1,0 +1,160 @@
+"""The model that is distilled from: found, compared with the student, and known again.
+
+Comes in: a run's config, its folder. Goes out: a model at rest, or a refusal that says what does
+not fit. It does not know how the teacher was trained.
+
+A run learns from one teacher from its first step to its last. What its weights were is written into
+the run's folder (`teacher.json`), so that a resumed run is refused another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints import write_text
+from pellucid.errors import ConfigError, RunError
+from pellucid.model import Transformer, adapters, assemble, merged
+from pellucid.runs.folder import existing_folder, is_published
+from pellucid.runs.load import Run, fill, load
+from pellucid.runs.published import open_tokenizer
+from pellucid.runs.start import config_of
+from pellucid.runs.tasks.task import Given
+from pellucid.text import Tokenizer, assemble_tokenizer
+from pellucid.typed import to_numpy
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """A model at rest, and the SHA-256 of its weights."""
+
+    model: Transformer
+    sha256: str
+
+
+def check_teacher(run: config.Run) -> None:
+    """Refuse a teacher that the student cannot learn from, as far as is known without the data.
+
+    Nothing is asked of a run without a teacher.
+
+    Raises:
+        ConfigError: there is none, or it is another kind of model; reads less at once than the
+            student; or cuts text into other tokens.
+        RunError: the teacher is not there.
+    """
+    objective = run.objective
+    if not isinstance(objective, config.Distillation):
+        return
+    if not objective.teacher:
+        raise ConfigError(
+            "objective.teacher names no run to learn from: pellucid distill TEACHER, or --set "
+            "objective.teacher=TEACHER"
+        )
+    model = config_of(Path(objective.teacher)).model
+    if not isinstance(model.head, config.LanguageHead) or model.encoder is not None:
+        raise ConfigError(
+            f"objective.teacher: {objective.teacher} is no decoder with a language head, and has "
+            "no predictions of the next token to learn from"
+        )
+    if model.context_length < run.model.context_length:
+        raise ConfigError(
+            f"objective.teacher: the teacher reads {model.context_length:,} tokens at once and the "
+            f"student {run.model.context_length:,}: shorten the student's text with --set "
+            f"model.context_length={model.context_length}"
+        )
+    if isinstance(run.text.tokenizer, config.FromFile | config.Bytes):
+        # the others are trained on the text, and compared when that is done
+        own = assemble_tokenizer(run.text.tokenizer, ())
+        rows = own.vocab_size if run.model.vocab_size is None else run.model.vocab_size
+        _compare(objective.teacher, _words_of(Path(objective.teacher)), model.rows, own, rows)
+
+
+def teacher_of(given: Given) -> Teacher:
+    """The model that is distilled from, frozen, its adapters merged.
+
+    Raises:
+        ConfigError: it cuts text into other tokens than the student, or knows another number of
+            them: then their predictions cannot be compared.
+        RunError: it is not there, or it is not the one that this run began to learn from.
+    """
+    objective, note = given.run.objective, given.folder.teacher
+    assert isinstance(objective, config.Distillation)
+    known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    opened = _opened(objective.teacher, known, device=str(given.model.device))
+    rows = opened.config.model.rows, given.run.model.rows
+    _compare(objective.teacher, opened.tokenizer, rows[0], given.tokenizer, rows[1])
+    model = _plain(opened)
+    found = sha256_of(model.state_dict())
+    if known is None:
+        write_text(note, json.dumps({"checkpoint": str(opened.checkpoint), "sha256": found}))
+    elif known["sha256"] != found:
+        raise RunError(
+            f"objective.teacher: the weights at {opened.checkpoint} are not those that this run "
+            f"began to learn from (SHA-256 {found[:12]}, was {known['sha256'][:12]}): put the old "
+            "ones back, or distil anew from these"
+        )
+    return Teacher(model, found)
+
+
+def sha256_of(tensors: dict[str, Tensor]) -> str:
+    """The SHA-256 of weights: of their names, kinds, shapes and bytes, in the names' order."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(to_numpy(tensor.detach().cpu().flatten().view(torch.uint8)).tobytes())
+    return digest.hexdigest()
+
+
+def _opened(named: str, known: dict[str, str] | None, *, device: str) -> Run:
+    """The teacher; where it is known which of its checkpoints was learnt from, at that one."""
+    wanted = Path(named)
+    if known is not None and Path(known["checkpoint"]).exists():
+        wanted = Path(known["checkpoint"])
+    if not wanted.exists():
+        raise RunError(
+            f"objective.teacher: {wanted}, which this run learns from, is not there (looked for "
+            f"from {Path.cwd()}): put it back to go on; what was learnt so far can be used without "
+            "it"
+        )
+    return load(wanted, device=device)
+
+
+def _plain(teacher: Run) -> Transformer:
+    """The same model without adapters: what they learnt is part of the weights."""
+    model = teacher.model
+    if adapters(model):
+        with torch.device("meta"):
+            plain = assemble(teacher.config.model, seed=0)
+        fill(plain, merged(model), model.device)
+        model = plain.eval()
+    return model.requires_grad_(False)
+
+
+def _words_of(teacher: Path) -> Tokenizer:
+    if is_published(teacher):
+        return open_tokenizer(teacher)
+    return Tokenizer.load(existing_folder(teacher)[0].tokenizer)
+
+
+def _compare(named: str, known: Tokenizer, known_rows: int, own: Tokenizer, own_rows: int) -> None:
+    same = known.to_json() == own.to_json()
+    if same and known_rows == own_rows:
+        return
+    said = (
+        f"the two tokenizers cut text into other tokens ({known.vocab_size:,} in the teacher's, "
+        f"{own.vocab_size:,} in the student's)"
+        if not same
+        else f"the teacher has {known_rows:,} tokens and the student {own_rows:,}"
+    )
+    raise ConfigError(
+        f"objective.teacher: {said}, so that no prediction of one is a prediction of the other: "
+        f"give the student the teacher's tokenizer (pellucid distill does), with --set "
+        f"text.tokenizer.kind=FromFile --set text.tokenizer.path={named} --set "
+        f"model.vocab_size={known_rows}"
+    )

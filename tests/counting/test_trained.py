@@ -1,0 +1,94 @@
+"""What moves where not all weights do, and the memory it takes: as torch has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pellucid import config
+from pellucid.counting import memory, parameter_count
+from pellucid.counting.trained import moving
+from pellucid.errors import ConfigError
+from pellucid.model import assemble, assemble_trained
+from pellucid.optim import assemble_optimiser, group
+from support.models import BASE, VARIANTS, with_stack
+
+CLASSES = config.ClassificationHead(classes=("a", "b"), pooling="mean", dropout=0.0, bias=True)
+TRAINED: dict[str, config.Trained] = {
+    "last block": config.LastLayers(count=1),
+    "all blocks": config.LastLayers(count=2),
+    "every layer": config.LoRA(rank=3, alpha=1.0, dropout=0.0, targets=("*",)),
+    "some layers": config.LoRA(
+        rank=2, alpha=1.0, dropout=0.0, targets=("query", "*.blocks.1.feed_forward.*")
+    ),
+}
+MUON = config.Muon(
+    learning_rate=0.01,
+    momentum=0.9,
+    weight_decay=0.0,
+    newton_schulz_steps=2,
+    rest=config.AdamW(learning_rate=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0),
+)
+
+
+@pytest.mark.parametrize("trained", TRAINED.values(), ids=TRAINED)
+@pytest.mark.parametrize("described", VARIANTS.values(), ids=VARIANTS)
+def test_as_many_weights_move_as_in_the_model(
+    described: config.Transformer, trained: config.Trained
+) -> None:
+    for whole in (described, replace(described, head=CLASSES)):
+        model = assemble(whole, seed=0)
+        before = sum(each.numel() for each in model.parameters())
+        try:
+            assemble_trained(model, trained, seed=0)
+        except ConfigError as error:
+            assert "reparametrisation" in str(error)  # no update stands beside such a layer
+            continue
+        every = list(model.parameters())
+        found = moving(whole, trained)
+        assert found.trained == sum(each.numel() for each in every if each.requires_grad)
+        assert found.hidden == group(model.named_parameters()).hidden.count
+        assert found.added == sum(each.numel() for each in every) - before
+
+
+@pytest.mark.parametrize("trained", TRAINED.values(), ids=TRAINED)
+def test_what_is_frozen_takes_no_gradients_and_no_moments(trained: config.Trained) -> None:
+    model = assemble(BASE, seed=0)
+    assemble_trained(model, trained, seed=0)
+    rows = {
+        row.part: row.n_bytes
+        for row in memory(BASE, MUON, sequences=2, precision="float32", trained=trained)
+    }
+    assert rows["weights"] == sum(each.nbytes for each in model.parameters())
+    moves = [each for each in model.parameters() if each.requires_grad]
+    assert rows["gradients"] == sum(each.nbytes for each in moves)
+    for each in moves:
+        each.grad = each.detach().clone()
+    optimiser = assemble_optimiser(MUON, model.named_parameters())
+    for part in optimiser.parts:
+        part.step()
+    state = optimiser.state_tensors().values()
+    assert rows["optimiser"] == sum(tensor.nbytes for tensor in state if tensor.ndim)
+
+
+def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
+    def activations(described: config.Transformer, count: int) -> int:
+        trained = config.LastLayers(count=count)
+        rows = memory(described, MUON, sequences=2, precision="float32", trained=trained)
+        return sum(row.n_bytes for row in rows if row.part.endswith("activations"))
+
+    whole = memory(BASE, MUON, sequences=2, precision="float32")[-1].n_bytes
+    assert [activations(BASE, count) for count in (0, 1, 2)] == [0, whole // 2, whole]
+    # of layers that take turns the last ones count
+    linear = config.LinearAttention(n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=3)
+    assert BASE.decoder is not None
+    mixed = with_stack(attention=config.Alternating(layers=(BASE.decoder.layers[0], linear)))
+    assert activations(mixed, 1) == activations(with_stack(attention=linear), 1)
+
+
+def test_a_model_that_is_asked_takes_the_bytes_of_its_weights() -> None:
+    plain = memory(BASE, MUON, sequences=2, precision="float32")
+    beside = memory(BASE, MUON, sequences=2, precision="float32", asked=10)
+    assert sum(row.n_bytes for row in beside) == sum(row.n_bytes for row in plain) + 40
+    assert parameter_count(BASE) * 4 == plain[0].n_bytes

@@ -1,0 +1,182 @@
+"""Runs that train a part of the weights: loaded, resumed, started from, and leaving alone or whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import pellucid
+from pellucid import config, runs
+from pellucid.errors import CheckpointError, RunError
+from pellucid.generation import Sampling
+from pellucid.model import adapters, merged
+from pellucid.training import Started
+from support.tiny import TINY, train_tiny, write_text
+
+#: A body that a published family can say.
+LLAMA = (
+    'model.decoder.norm={kind = "RMSNorm", eps = 1e-5}',
+    'model.decoder.feed_forward={kind = "GatedMLP", d_ff = 24, activation = "silu", bias = false}',
+)
+PACE = [each for each in TINY if each.startswith("training.")]
+GREEDY = Sampling(max_new_tokens=8, temperature=0)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base") / "run"
+    train_tiny(folder, steps=4, settings=LLAMA)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapted(base: Path) -> Path:
+    """The base with adapters, trained for 8 steps with dropout of what they read."""
+    folder = base.parent / "lora"
+    adapt(base, folder)
+    return folder
+
+
+def adapt(base: Path, out: Path, **choices: Any) -> runs.Run:
+    text = write_text(base.parent / "text")
+    choices = {"lora": 2, "steps": 8, "settings": PACE, **choices}
+    return pellucid.train([text], start=base, out=out, show=False, **choices)
+
+
+def logits(run: runs.Run) -> Tensor:
+    with torch.no_grad():
+        return run.model(torch.arange(12).reshape(1, 12))
+
+
+def facts(run: Path) -> dict[str, str]:
+    events = runs.read_events(run / "metrics.jsonl")
+    return dict(next(event.facts for event in events if isinstance(event, Started)))
+
+
+def test_adapters_alone_move_and_the_facts_say_so(base: Path, adapted: Path) -> None:
+    begun, run = pellucid.load(base).model.state_dict(), pellucid.load(adapted)
+    state = run.model.state_dict()
+    assert all(torch.equal(state[name], weight) for name, weight in begun.items())
+    assert all(layer.lora_up.any() for layer in adapters(run.model).values())
+    told = facts(adapted)
+    assert told["frozen"].endswith("adapters of rank 2 move beside *.blocks.*")
+    moves = sum(each.numel() for name, each in run.model.named_parameters() if "lora" in name)
+    assert told["updated"] == f"hidden matrices {moves}"
+
+
+def test_a_run_with_adapters_resumes_bit_for_bit(adapted: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(adapted, tmp_path / "copy")
+    runs.resume(copy / "checkpoints/step-4", show=False)
+    for name in ("model", "optimiser"):
+        file = f"checkpoints/step-8/{name}.safetensors"
+        assert (copy / file).read_bytes() == (adapted / file).read_bytes()
+
+
+def test_a_run_with_adapters_writes_on_and_is_evaluated(adapted: Path, tmp_path: Path) -> None:
+    run = pellucid.load(adapted)
+    (written,) = runs.generate(run, "the", GREEDY)
+    assert len(written.ids) == 8
+    assert 0 < runs.evaluate(run, [write_text(tmp_path)]).loss_nats < 6
+
+
+def test_exported_whole_it_says_the_same_without_adapters(adapted: Path, tmp_path: Path) -> None:
+    assert runs.export_run(adapted, tmp_path / "out").family == "llama"
+    whole, run = pellucid.load(tmp_path / "out"), pellucid.load(adapted)
+    assert not adapters(whole.model)
+    torch.testing.assert_close(logits(whole), logits(run), atol=1e-5, rtol=1e-5)
+    assert runs.generate(whole, "the", GREEDY)[0].ids == runs.generate(run, "the", GREEDY)[0].ids
+
+
+@pytest.mark.parametrize("published", [False, True], ids=["a run", "an exported model"])
+def test_adapters_leave_alone_and_come_back_on_their_base(
+    base: Path, adapted: Path, tmp_path: Path, published: bool
+) -> None:
+    below = base
+    if published:
+        below = tmp_path / "base"
+        runs.export_run(base, below)
+    found = runs.export_adapter(adapted, tmp_path / "alone", base=str(below))
+    assert found.family == "LoRA of rank 2 for a llama"
+    told = json.loads((tmp_path / "alone" / "adapter_config.json").read_text())
+    assert (told["r"], told["base_model_name_or_path"]) == (2, str(below))
+    # the base is named in the adapters' files; a flag says it too
+    imported = runs.import_model(tmp_path / "alone", tmp_path / "back")
+    runs.import_model(tmp_path / "alone", tmp_path / "told", base=below)
+    back, run = pellucid.load(tmp_path / "back"), pellucid.load(adapted)
+    assert imported.parameters == sum(
+        each.numel() for name, each in run.model.named_parameters() if "lora" in name
+    )
+    assert isinstance(back.config.trained, config.LoRA)
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(back.model.state_dict()[name], tensor), name
+    assert torch.equal(logits(pellucid.load(tmp_path / "told")), logits(run))
+
+
+def test_what_starts_from_adapters_starts_from_the_sum(adapted: Path, tmp_path: Path) -> None:
+    sgd = 'optimiser={kind = "SGD", learning_rate = 1e-30, momentum = 0.0, l2 = 0.0}'
+    run = adapt(adapted, tmp_path / "on", lora=None, steps=1, settings=[*PACE, sgd])
+    assert not adapters(run.model)
+    begun = merged(pellucid.load(adapted).model)
+    for name, weight in run.model.state_dict().items():
+        assert torch.equal(weight, begun[name]), name
+
+
+def test_last_layers_alone_move_and_the_facts_say_so(base: Path, tmp_path: Path) -> None:
+    chosen = ["trained.kind=LastLayers", "trained.count=1"]
+    run = adapt(base, tmp_path / "last", lora=None, settings=[*PACE, *chosen])
+    begun = pellucid.load(base).model.state_dict()
+    moved = {
+        name
+        for name, weight in run.model.state_dict().items()
+        if not torch.equal(weight, begun[name])
+    }
+    assert moved
+    assert all("blocks.1." in name or "final_norm" in name for name in moved)
+    said = "all but the last block, the final norm and the head"
+    assert facts(tmp_path / "last")["frozen"].endswith(said)
+
+
+def test_answers_are_learnt_by_adapters_alone(tmp_path: Path) -> None:
+    data = tmp_path / "rows.jsonl"
+    rows = [{"instruction": f"say {word}", "output": word} for word in "abcdefghij" * 2]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = [*TINY, "model.context_length=128", "text.held_out=0.2"]
+    tuned = pellucid.train(
+        [data],
+        objective="sft",
+        lora=2,
+        steps=2,
+        out=tmp_path / "run",
+        settings=settings,
+        show=False,
+    )
+    assert adapters(tuned.model)
+    assert "frozen" in facts(tmp_path / "run")
+
+
+def test_adapters_without_a_base_are_refused(adapted: Path, tmp_path: Path) -> None:
+    runs.export_adapter(adapted, tmp_path / "alone")
+    with pytest.raises(RunError, match=r"hold.*adapters.*name none.*--base"):
+        runs.import_model(tmp_path / "alone", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_adapters_on_another_base_are_refused(adapted: Path, trained: Path, tmp_path: Path) -> None:
+    runs.export_adapter(adapted, tmp_path / "alone")
+    with pytest.raises(CheckpointError):
+        runs.import_model(tmp_path / "alone", tmp_path / "back", base=trained)
+    assert not (tmp_path / "back").exists()
+
+
+def test_a_run_without_adapters_has_none_to_write(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no adapters to write alone"):
+        runs.export_adapter(base, tmp_path / "alone")
+    assert not (tmp_path / "alone").exists()
+    with pytest.raises(RunError, match="is no folder of adapters"):
+        runs.import_model(base, tmp_path / "back", base=base)

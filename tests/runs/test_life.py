@@ -1,0 +1,290 @@
+"""The life of a decoder, run by run: answering, preferring, being rewarded; refused and resumed."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pellucid import runs
+from pellucid.checkpoints import load
+from pellucid.errors import ConfigError, Interrupted
+from pellucid.runs import RunFolder, read_events, verify_resume
+from pellucid.training import CheckpointSaved, Evaluated, Event, Logged, Started, StepFinished
+from support.life import pretrain, tune, write_rows
+
+REWARD = "support.life:short_and_finished"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretrain(tmp_path_factory.mktemp("life") / "base")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("rows"))
+
+
+def events_of(folder: Path) -> list[Event]:
+    return read_events(RunFolder(folder).metrics)
+
+
+def measures_at(folder: Path, step: int) -> dict[str, float]:
+    (found,) = (e for e in events_of(folder) if isinstance(e, Evaluated) and e.step == step)
+    return {"loss_nats": found.loss_nats, **dict(found.measures)}
+
+
+def first_update(folder: Path) -> dict[str, float]:
+    """The parts of the first update's loss."""
+    logged = next(e for e in events_of(folder) if isinstance(e, Logged))
+    return {"loss_nats": logged.losses[0], **{name: values[0] for name, values in logged.parts}}
+
+
+STAGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sft packed": ("sft", {}),
+    "sft by length": ("sft", {"settings": ["objective.packed=false"]}),
+    "sft lora": ("sft", {"lora": 2}),
+    "dpo": ("dpo", {}),
+    "dpo lora": ("dpo", {"lora": 2}),
+    "policy rloo": ("policy", {"reward": REWARD}),
+    "policy grpo k3": (
+        "policy",
+        {"reward": REWARD, "settings": ["objective.estimator=grpo", "objective.kl=k3"]},
+    ),
+    "policy lora k2": ("policy", {"reward": REWARD, "lora": 2, "settings": ["objective.kl=k2"]}),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_resumes_bit_for_bit(
+    base: Path, file: Path, tmp_path: Path, stage: str
+) -> None:
+    objective, choices = STAGES[stage]
+    tune(tmp_path / "straight", objective, base, file, **choices)
+
+    def press(event: Event) -> None:
+        if isinstance(event, StepFinished) and event.step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        tune(tmp_path / "stopped", objective, base, file, observers=[press], **choices)
+    runs.resume(tmp_path / "stopped", reward=choices.get("reward"), show=False)
+    ends = [load(RunFolder(tmp_path / n).shelf.latest()) for n in ("straight", "stopped")]
+    for what in ("model", "optimiser", "random"):
+        left, right = (getattr(end, what) for end in ends)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left), what
+    told = [
+        [(e.losses, e.parts) for e in events_of(tmp_path / n) if isinstance(e, Logged)]
+        for n in ("straight", "stopped")
+    ]
+    whole = [[loss for losses, _ in each for loss in losses] for each in told]
+    assert whole[0] == whole[1]
+    assert measures_at(tmp_path / "straight", 8) == measures_at(tmp_path / "stopped", 8)
+
+
+@pytest.mark.parametrize("stage", [name for name in STAGES if not name.startswith("sft")])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_at_the_start_a_model_is_its_reference(
+    base: Path, file: Path, tmp_path: Path, stage: str, precision: str
+) -> None:
+    objective, choices = STAGES[stage]
+    said = [*choices.get("settings", ()), f"training.precision={precision}"]
+    tune(tmp_path / "run", objective, base, file, steps=1, **{**choices, "settings": said})
+    held_out, update = measures_at(tmp_path / "run", 0), first_update(tmp_path / "run")
+    assert held_out["kl_exact"] == 0
+    if objective == "dpo":
+        assert held_out["loss_nats"] == pytest.approx(math.log(2), abs=1e-6)
+        assert held_out["accuracy"] == 0.5
+        assert update["loss_nats"] == pytest.approx(math.log(2), abs=1e-6)
+        assert update["margin"] == 0
+    else:
+        assert {update[name] for name in ("kl_exact", "kl_k1", "kl_k2", "kl_k3")} == {0.0}
+
+
+def test_a_model_that_is_compared_with_itself_has_no_dropout(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    kept = tune(tmp_path / "sft", "sft", base, file, steps=1).config.model.decoder
+    without = tune(tmp_path / "dpo", "dpo", base, file, steps=1).config.model.decoder
+    said = ["model.decoder.dropout=0.2"]
+    chosen = tune(tmp_path / "own", "dpo", base, file, steps=1, settings=said).config.model.decoder
+    assert kept is not None
+    assert without is not None
+    assert chosen is not None
+    assert (kept.dropout, without.dropout, chosen.dropout) == (0.1, 0.0, 0.2)
+
+
+def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    ends: list[dict[str, torch.Tensor]] = []
+    for parts in (1, 4):
+        said = [f"training.accumulation={parts}", "model.decoder.dropout=0.0"]
+        # by gradients alone: an adaptive denominator blows up the last digits of what is near 0
+        said += ['optimiser={kind="SGD", learning_rate=0.5, momentum=0.0, l2=0.0}']
+        said += ["training.clip_norm=none"]
+        tune(tmp_path / str(parts), "sft", base, file, steps=3, settings=said)
+        ends.append(dict(load(RunFolder(tmp_path / str(parts)).shelf.latest()).model))
+    begun = load(RunFolder(tmp_path / "1").start).model
+    for name, one in ends[0].items():
+        torch.testing.assert_close(one, ends[1][name], atol=2e-6, rtol=1e-5)
+    assert any(not torch.equal(ends[0][name], begun[name]) for name in begun)
+
+
+@pytest.mark.parametrize("objective", ["dpo", "policy"])
+def test_what_has_no_reference_is_refused(file: Path, tmp_path: Path, objective: str) -> None:
+    import pellucid
+
+    reward = REWARD if objective == "policy" else None
+    with pytest.raises(ConfigError, match=r"weights drawn at random.*--from RUN"):
+        pellucid.train([file], objective=objective, reward=reward, out=tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_rollouts_depend_on_seed_position_and_weights_alone(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    told = []
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        tune(tmp_path / name, "policy", base, file, steps=2, reward=REWARD, seed=seed)
+        told.append(first_update(tmp_path / name))
+    assert told[0] == told[1]
+    assert told[0] != told[2]
+
+
+def test_what_failed_is_told_with_its_row_and_what_was_trained_is_kept(
+    base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    saved: list[int] = []
+
+    def fails(row: dict[str, object], answer: str) -> float:
+        asked.append(answer)
+        return math.nan if saved else float(len(answer))
+
+    def note(event: Event) -> None:
+        if isinstance(event, CheckpointSaved):
+            saved.append(event.step)
+
+    monkeypatch.setattr("support.life.short_and_finished", fails)
+    with pytest.raises(ConfigError, match=r"row \d+: --reward .* gave nan"):
+        tune(tmp_path / "run", "policy", base, file, reward=REWARD, observers=[note])
+    assert RunFolder(tmp_path / "run").shelf.steps() == saved
+    saved.clear()
+    monkeypatch.undo()
+    done = runs.resume(tmp_path / "run", reward=REWARD, show=False)
+    assert done.checkpoint.name == "step-8"
+
+
+def test_a_reward_that_fails_between_checkpoints_loses_no_update(
+    base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    def fails(row: dict[str, object], answer: str) -> float:
+        if steps and steps[-1] == 6:
+            raise KeyError("label")
+        return float(len(answer))
+
+    def note(event: Event) -> None:
+        if isinstance(event, StepFinished):
+            steps.append(event.step)
+
+    monkeypatch.setattr("support.life.short_and_finished", fails)
+    with pytest.raises(ConfigError, match=r"row \d+: --reward .* KeyError: 'label'"):
+        tune(tmp_path / "run", "policy", base, file, reward=REWARD, observers=[note])
+    assert RunFolder(tmp_path / "run").shelf.steps()[-1] == 6
+
+
+def test_a_reward_that_never_worked_leaves_no_folder(
+    base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("support.life.short_and_finished", lambda row, answer: "good")
+    with pytest.raises(ConfigError, match="could not convert string to float"):
+        tune(tmp_path / "run", "policy", base, file, reward=REWARD)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_run_is_told_its_reward_again_and_no_other(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    tune(tmp_path / "run", "policy", base, file, steps=4, reward=REWARD)
+    facts = next(dict(e.facts) for e in events_of(tmp_path / "run") if isinstance(e, Started))
+    assert facts["reward"] == REWARD
+    assert facts["to resume"].endswith(f"--reward {REWARD}")
+    with pytest.raises(ConfigError, match=f"trained for --reward {REWARD}"):
+        runs.resume(tmp_path / "run", show=False)
+    with pytest.raises(ConfigError, match="another run.*--allow-drift"):
+        runs.resume(tmp_path / "run", reward="math:fabs", show=False)
+    runs.resume(tmp_path / "run", reward=REWARD, show=False)
+
+
+def test_a_run_that_began_as_another_can_prove_that_it_resumes(
+    base: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(Path(__file__).parents[1]), "src")))
+    tune(tmp_path / "run", "policy", base, file, lora=2, reward=REWARD)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-8")
+    assert verify_resume(tmp_path / "run", steps=4, reward=REWARD).holds
+
+
+def test_an_exploding_policy_stops_and_sets_its_rollouts_aside(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    from pellucid.errors import NonFiniteError
+
+    said = ['optimiser={kind="SGD", learning_rate=1e30, momentum=0.0, l2=0.0}']
+    said += ["training.clip_norm=none", 'schedule={kind="Constant", warm_up=0.0}']
+    with pytest.raises(NonFiniteError, match="not finite"):
+        tune(tmp_path / "run", "policy", base, file, reward=REWARD, settings=said)
+    (aside,) = (tmp_path / "run" / "non-finite").iterdir()
+    assert {each.name for each in aside.iterdir()} >= {"batch.safetensors", "report.json"}
+
+
+def test_a_budget_of_minutes_counts_the_drawing(base: Path, file: Path, tmp_path: Path) -> None:
+    import pellucid
+
+    run = pellucid.train(
+        [file],
+        objective="policy",
+        start=base,
+        reward=REWARD,
+        out=tmp_path / "run",
+        minutes=0.005,
+        settings=["objective.max_new_tokens=8", "training.device=cpu"],
+        show=False,
+    )
+    assert int(run.checkpoint.name.removeprefix("step-")) < 100
+
+
+def test_pairs_that_teach_nothing_are_counted_and_left_out(base: Path, tmp_path: Path) -> None:
+    from support.life import rows
+
+    given = rows()
+    for each in given[:3]:
+        each["rejected"] = each["chosen"]
+    told = write_rows(tmp_path / "rows", given)
+    tune(tmp_path / "run", "dpo", base, told, steps=1)
+    facts = next(e.facts for e in events_of(tmp_path / "run") if isinstance(e, Started))
+    assert any("chosen and rejected are the same" in value for _, value in facts)
+
+
+def test_what_is_shown_while_it_learns_is_what_the_user_said(
+    base: Path, file: Path, tmp_path: Path
+) -> None:
+    from pellucid.training import Sampled
+
+    for objective in ("sft", "dpo", "policy"):
+        reward = REWARD if objective == "policy" else None
+        tune(tmp_path / objective, objective, base, file, steps=1, reward=reward)
+        shown = [e for e in events_of(tmp_path / objective) if isinstance(e, Sampled)]
+        assert shown
+        assert all(e.sentence.startswith("say ") and "#" not in e.sentence for e in shown)
