@@ -74,9 +74,7 @@ def test_distilling_a_model_into_itself_moves_nothing_but_decay(
             assert torch.allclose(weight, begun[name], atol=1e-6), (divergence, name)
     # with the text counted too the same steps move it
     moved = distil(trained, tmp_path / "moved", settings=own[1:], start=trained).model.state_dict()
-    assert not torch.allclose(
-        moved["token_embedding.weight"], begun["token_embedding.weight"], atol=1e-4
-    )
+    assert not torch.allclose(moved["token_embedding.weight"], begun["token_embedding.weight"], atol=1e-4)
 
 
 def test_another_tokenizer_is_refused_before_the_text_is_read(

@@ -145,7 +145,9 @@ def test_what_has_no_reference_is_refused(file: Path, tmp_path: Path, objective:
 
     reward = REWARD if objective == "policy" else None
     with pytest.raises(ConfigError, match=r"weights drawn at random.*--from RUN"):
-        pellucid.train([file], objective=objective, reward=reward, out=tmp_path / "run", show=False)
+        pellucid.train(
+            [file], objective=objective, reward=reward, out=tmp_path / "run", show=False
+        )
     assert not (tmp_path / "run").exists()
 
 
