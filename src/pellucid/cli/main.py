@@ -39,6 +39,7 @@ from pellucid.cli import (
     train,
     translate,
     verify_resume,
+    vitals,
 )
 from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
@@ -67,6 +68,7 @@ _VERBS = (
     draw,
     attach,
     report,
+    vitals,
     verify_resume,
     equations,
     quiz,

@@ -14,7 +14,7 @@ from pellucid.cli.outcome import Result, say_outcome
 from pellucid.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
-    from pellucid.training import Observer
+    from pellucid.training import Observer, Watcher
 
 
 def add_run_flags(parser: Any) -> None:
@@ -43,6 +43,11 @@ def add_run_flags(parser: Any) -> None:
         choices=("tensorboard", "wandb"),
         help="also write the run for this tool (an optional extra); may be given twice",
     )
+    parser.add_argument(
+        "--no-vitals",
+        action="store_true",
+        help="do not watch softmax, cross-entropy, KL, gradients and variance (2%% of the time)",
+    )
 
 
 def train_as_said(arguments: argparse.Namespace, paths: Sequence[str], **choices: Any) -> None:
@@ -64,6 +69,7 @@ def train_as_said(arguments: argparse.Namespace, paths: Sequence[str], **choices
             device=arguments.device,
             settings=arguments.set,
             observers=observers,
+            watchers=watchers_for(arguments),
             show=not arguments.json,
             **choices,
         )
@@ -90,6 +96,15 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
         raise ConfigError(
             f"{error}. Nothing is lost; once that is mended, go on with: {result.resume_command}"
         ) from error
+
+
+def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:
+    """Who looks into the run: its vital signs are watched, unless that is not wanted."""
+    if arguments.no_vitals:
+        return []
+    from pellucid.vitals import watcher
+
+    return [watcher()]
 
 
 def _observers(names: Sequence[str]) -> list[Observer]:

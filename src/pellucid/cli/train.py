@@ -7,7 +7,7 @@ from typing import Any
 
 from pellucid.cli.outcome import say_outcome
 from pellucid.cli.output import add_json
-from pellucid.cli.run_flags import add_run_flags, observed, train_as_said
+from pellucid.cli.run_flags import add_run_flags, observed, train_as_said, watchers_for
 from pellucid.errors import ConfigError
 
 #: Flags that a run which is resumed has answered already.
@@ -99,6 +99,7 @@ def call(arguments: argparse.Namespace) -> None:
             arguments.resume,
             reward=arguments.reward,
             observers=observers,
+            watchers=watchers_for(arguments),
             show=not arguments.json,
             allow_drift=arguments.allow_drift,
         )

@@ -95,7 +95,7 @@ class Panel:
                 self._sampled = event
             case events.CheckpointSaved():
                 self._note = visible(f"saved {event.path}")
-            case events.StepFinished():
+            case events.StepFinished() | events.Vitals():
                 return
         self._draw(final=isinstance(event, events.Finished | events.Interrupted))
 

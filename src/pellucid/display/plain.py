@@ -72,7 +72,7 @@ def _lines_of(event: events.Event) -> list[str]:
             return [f"interrupted: step {event.step} is finished and saved"]
         case events.StoppedNonFinite():
             return [f"update {event.step + 1} was not finite: {event.what} of {event.where}"]
-        case events.StepFinished():
+        case events.StepFinished() | events.Vitals():
             return []
 
 

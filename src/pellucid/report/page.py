@@ -64,6 +64,11 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
 <footer>Made by pellucid {__version__} from the run's folder. This file is whole: it fetches nothing
 and runs no script.</footer>
 """
+    return document(f"{visible(story.name)}: a run of pellucid", body)
+
+
+def document(title: str, body: str) -> str:
+    """A whole HTML file around a page's body: its style within, everything else forbidden."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -71,7 +76,7 @@ and runs no script.</footer>
 <meta http-equiv="Content-Security-Policy" content="{_policy()}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
-<title>{name}: a run of pellucid</title>
+<title>{escape(title)}</title>
 <style>{CSS}</style>
 </head>
 <body>{body}</body>

@@ -7,14 +7,14 @@ job was built.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pellucid import config
 from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import recorder
-from pellucid.training import Event, Interrupts, Job, Observer, Progress
+from pellucid.training import Event, Interrupts, Job, Observer, Progress, Watcher
 from pellucid.training import train as run_loop
 
 
@@ -25,10 +25,24 @@ def follow(
     first: Sequence[Event],
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
+    watchers: Sequence[Watcher] = (),
 ) -> None:
-    """Run the loop from `progress` on, with every event recorded and handed to the observers."""
-    with recorder(folder.metrics) as record, interrupts or Interrupts() as asked:
+    """Run the loop from `progress` on, with every event recorded and handed to the observers.
+
+    What watchers see they tell the same.
+    """
+    with (
+        recorder(folder.metrics) as record,
+        interrupts or Interrupts() as asked,
+        ExitStack() as watching,
+    ):
+
+        def tell(event: Event) -> None:
+            for observer in (record, *observers):
+                observer(event)
+
         every = [record, *observers]
+        every += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
         for observer in every:
             if isinstance(observer, Panel):
                 observer.heed(lambda: asked.asked)

@@ -32,6 +32,7 @@ from pellucid.training import (
     Observer,
     Progress,
     Resumed,
+    Watcher,
     restore_generators,
 )
 
@@ -41,6 +42,7 @@ def resume(
     *,
     reward: str | None = None,
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
     allow_drift: bool = False,
     interrupts: Interrupts | None = None,
@@ -86,7 +88,7 @@ def resume(
             folder=str(folder.path),
         )
         with memory_refused(run):
-            follow(job, progress, folder, [resumed], shown, interrupts)
+            follow(job, progress, folder, [resumed], shown, interrupts, watchers)
     return load(folder.path)
 
 

@@ -26,7 +26,7 @@ from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
-from pellucid.training import Observer, Preparing, Progress, Started
+from pellucid.training import Observer, Preparing, Progress, Started, Watcher
 
 
 def train(
@@ -50,6 +50,7 @@ def train(
     device: str | None = None,
     settings: Iterable[str] = (),
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
 ) -> Run:
     """Train a model on data and give it back: `pellucid train`, from Python.
@@ -72,6 +73,7 @@ def train(
         settings: assignments such as "training.batch_size=16", laid over preset and file; the other
             arguments are laid over them.
         observers: functions called with every event.
+        watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
         show: whether progress is shown on standard output.
 
     Raises:
@@ -94,7 +96,15 @@ def train(
         settings=settings,
     )
     name = (objective or preset or "nano") if config_file is None else Path(config_file).stem
-    return train_config(run, name=name, out=out, reward=reward, observers=observers, show=show)
+    return train_config(
+        run,
+        name=name,
+        out=out,
+        reward=reward,
+        observers=observers,
+        watchers=watchers,
+        show=show,
+    )
 
 
 def train_config(
@@ -104,6 +114,7 @@ def train_config(
     out: str | Path | None = None,
     reward: str | None = None,
     observers: Sequence[Observer] = (),
+    watchers: Sequence[Watcher] = (),
     show: bool = True,
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
@@ -128,7 +139,7 @@ def train_config(
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, ready, rewards, shown, say)
+            _prepare_and_run(run, folder, ready, rewards, shown, watchers, say)
     return load(folder.path)
 
 
@@ -138,6 +149,7 @@ def _prepare_and_run(
     ready: Ready,
     reward: Reward | None,
     observers: Sequence[Observer],
+    watchers: Sequence[Watcher],
     say: Say,
 ) -> None:
     with _given_up_on_error(folder):
@@ -174,7 +186,7 @@ def _prepare_and_run(
         folder=str(folder.path),
     )
     first = [started] if task.example is None else [started, task.example]
-    follow(job, Progress(), folder, first, observers)
+    follow(job, Progress(), folder, first, observers, watchers=watchers)
 
 
 @contextmanager

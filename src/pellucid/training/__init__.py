@@ -15,6 +15,7 @@ from pellucid.training.events import (
     Started,
     StepFinished,
     StoppedNonFinite,
+    Vitals,
     from_record,
     to_record,
 )
@@ -23,6 +24,7 @@ from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
 from pellucid.training.randomness import restore_generators
 from pellucid.training.step import Precision, accumulate, autocast, to_device
+from pellucid.training.watchers import Watcher
 
 __all__ = [
     "CheckpointSaved",
@@ -44,6 +46,8 @@ __all__ = [
     "Started",
     "StepFinished",
     "StoppedNonFinite",
+    "Vitals",
+    "Watcher",
     "accumulate",
     "autocast",
     "from_record",

@@ -170,6 +170,20 @@ class StoppedNonFinite:
     aside: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What those who watch the update after which there were `step` say of it.
+
+    Each sign is the latest of its kind: its id, its equation (1 to 5), its value, a word for it
+    (calm, watch or sick), and the update at which it was measured.
+    `rows` are the five equations' names and words; the word is empty where nothing was measured.
+    """
+
+    step: int
+    signs: tuple[tuple[str, int, float, str, int], ...]
+    rows: tuple[tuple[str, str], ...]
+
+
 Event = (
     Preparing
     | Example
@@ -180,6 +194,7 @@ Event = (
     | Evaluated
     | Sampled
     | CheckpointSaved
+    | Vitals
     | Finished
     | Interrupted
     | StoppedNonFinite
@@ -196,6 +211,7 @@ _KINDS: dict[str, type[Any]] = {
         Evaluated,
         Sampled,
         CheckpointSaved,
+        Vitals,
         Finished,
         Interrupted,
         StoppedNonFinite,

@@ -1,0 +1,105 @@
+"""The vital signs of a whole run as one HTML file: five sections, a chart for each sign.
+
+Comes in: `Vitals` events, and what is to be said of each sign. Goes out: HTML, made of the parts of
+the report. It does not know how a sign is measured or judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from pellucid.display import visible
+from pellucid.report.chart import Across, Chart, svg
+from pellucid.report.page import document
+from pellucid.report.sections import figure, happenings
+from pellucid.report.story import Series
+from pellucid.training import Vitals
+
+
+class Said(NamedTuple):
+    """What is said of a sign: what it is and when it is called what, and the lines across it."""
+
+    equation: int
+    rule: str
+    source: str
+    limits: tuple[tuple[str, float], ...]
+
+
+def vitals_page(name: str, events: Sequence[Vitals], said: Mapping[str, Said]) -> str:
+    """The page of a run's vital signs."""
+    last = events[-1]
+    tiles = "".join(
+        f"<div><dt>{escape(equation)}</dt><dd>{escape(word or 'not measured')}</dd></div>"
+        for equation, word in last.rows
+    )
+    sections = "".join(
+        _section(number, equation, word, events, said)
+        for number, (equation, word) in enumerate(last.rows, start=1)
+    )
+    body = f"""
+<header>
+<h1>{escape(visible(name))}: vital signs</h1>
+<p class="soft">{len(events):,} readings, up to step {last.step:,}.</p>
+<dl class="tiles">{tiles}</dl>
+</header>
+<main>{sections}
+<section id="words" aria-labelledby="words-head"><h2 id="words-head">What was not calm</h2>
+{happenings(changes(events))}</section>
+</main>
+"""
+    return document(f"{visible(name)}: vital signs", body)
+
+
+def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
+    """When a sign's word became another."""
+    words: dict[str, str] = {}
+    found: list[tuple[int, str]] = []
+    for event in events:
+        for id, _, value, word, step in event.signs:
+            if word != words.get(id, "calm"):
+                found.append((step, f"{id}: {word}, at {value:.4g}"))
+            words[id] = word
+    return found
+
+
+def _section(
+    number: int, name: str, word: str, events: Sequence[Vitals], said: Mapping[str, Said]
+) -> str:
+    figures = "".join(
+        figure(chart, svg(chart))
+        for id, told in said.items()
+        if told.equation == number and (chart := _chart(id, told, events)) is not None
+    )
+    return (
+        f'<section id="equation-{number}" aria-labelledby="equation-{number}-head">'
+        f'<h2 id="equation-{number}-head">{number} {escape(name)}: '
+        f"{escape(word or 'not measured')}</h2>"
+        f'<div class="charts">{figures}</div></section>'
+    )
+
+
+def _chart(id: str, told: Said, events: Sequence[Vitals]) -> Chart | None:
+    every = {step: value for e in events for sign, _, value, _, step in e.signs if sign == id}
+    points = tuple((step, value) for step, value in sorted(every.items()) if math.isfinite(value))
+    if not every:
+        return None
+    low = min((value for _, value in points), default=0.0)
+    high = max((value for _, value in points), default=0.0)
+    # a limit that is far from all that was measured would press the curve flat
+    near = tuple(
+        Across(f"{word} at {limit:g}", limit)
+        for word, limit in told.limits
+        if low - (high - low) <= limit <= high + (high - low)
+    )
+    return Chart(
+        key=id.replace(".", "-"),
+        title=id,
+        says=f"{told.rule}. Source: {told.source}.",
+        curves=(Series(name=id, unit="", points=points, left_out=len(every) - len(points)),),
+        across=near,
+        resumed_at=(),
+        last_step=events[-1].step,
+    )

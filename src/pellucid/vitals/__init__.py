@@ -1,0 +1,51 @@
+"""A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
+
+from pellucid.vitals.attention import (
+    Bracketed,
+    Looks,
+    Scored,
+    by_logsumexp,
+    by_rows,
+    normalised,
+    of_scores,
+)
+from pellucid.vitals.chart import chart
+from pellucid.vitals.judge import Judge
+from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.probe import Probe, undisturbed
+from pellucid.vitals.purse import Cost
+from pellucid.vitals.rules import Rule, rules_of
+from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.trainer import watcher
+from pellucid.vitals.watch import watch
+from pellucid.vitals.watching import Watch
+
+__all__ = [
+    "Baselines",
+    "Bracketed",
+    "Cost",
+    "Judge",
+    "Log",
+    "Looks",
+    "Probe",
+    "Row",
+    "Rule",
+    "Scored",
+    "Sign",
+    "Watch",
+    "baselines",
+    "by_logsumexp",
+    "by_rows",
+    "chart",
+    "log_to",
+    "normalised",
+    "numbers",
+    "of_scores",
+    "rows",
+    "rules_of",
+    "told",
+    "undisturbed",
+    "watch",
+    "watcher",
+]

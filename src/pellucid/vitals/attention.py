@@ -1,0 +1,236 @@
+"""What attention looks at, exactly, without its square of shares.
+
+Comes in: queries and keys by head, and what is done to their scores. Goes out: for each query the
+largest score, the entropy and Renyi's entropy of its shares. It does not know values, modules, or
+whose queries they are.
+
+Two ways. `by_rows` scores some queries at a time: it is exact whatever is done to the scores, and
+its maximum is the maximum. `by_logsumexp` asks torch's fused kernel alone: no score is ever at
+hand, entropies are exact, and the maximum is known between two bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pellucid.maths import largest_score_bounds
+from pellucid.maths import soft_cap as capped
+
+#: How many scores are at hand at a time, about: 16 MB in float32.
+_SCORES_AT_HAND = 2**22
+
+
+class Looks(NamedTuple):
+    """What is known of each query: (batch, heads, queries). Entropies in nats.
+
+    A query that sees no key has no largest score (-inf), `seen` 0 and entropies of 0.
+    """
+
+    largest: Tensor
+    entropy: Tensor
+    renyi2: Tensor
+    #: how many keys it sees
+    seen: Tensor
+
+
+class Scored(NamedTuple):
+    """What is done to the scores q k^T; what is None or False is not done.
+
+    cap(scale q k^T) + bias, unseen keys left out, and a sink beside the keys. `mask` is True where
+    a key is seen; `mask` and `bias` broadcast to (batch, heads, queries, keys).
+    """
+
+    scale: float
+    causal: bool = False
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    soft_cap: float | None = None
+    sinks: Float[Tensor, " heads"] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether a fused kernel does all of it."""
+        return self.bias is None and self.soft_cap is None and self.sinks is None
+
+
+def by_rows(
+    q: Float[Tensor, "batch heads queries d_head"],
+    k: Float[Tensor, "batch kv_heads keys d_head"],
+    scored: Scored,
+) -> Looks:
+    """Exact, for any scores: some rows of queries at a time, in float32 at least."""
+    q, k = _wide(q), _wide(k)
+    groups = q.shape[1] // k.shape[1]
+    keys = k.repeat_interleave(groups, dim=1) if groups > 1 else k
+    batch, heads, queries, _ = q.shape
+    n_keys = keys.shape[2]
+    rows = max(1, _SCORES_AT_HAND // max(1, batch * heads * n_keys))
+    parts: list[Looks] = []
+    for start in range(0, queries, rows):
+        part = slice(start, min(start + rows, queries))
+        scores = (q[:, :, part] @ keys.transpose(-1, -2)) * scored.scale
+        if scored.soft_cap is not None:
+            scores = capped(scores, cap=scored.soft_cap)
+        if scored.bias is not None:
+            scores = scores + _rows_of(scored.bias, part)
+        mask = None if scored.mask is None else _rows_of(scored.mask, part)
+        if scored.causal:
+            order = torch.arange(part.start, part.stop, device=q.device)[:, None]
+            order = torch.arange(n_keys, device=q.device) <= order
+            mask = order if mask is None else mask & order
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        parts.append(of_scores(scores, sinks=scored.sinks))
+    return Looks(*(torch.cat(part, dim=2) for part in zip(*parts, strict=True)))
+
+
+def of_scores(
+    scores: Float[Tensor, "batch heads queries keys"],
+    *,
+    sinks: Float[Tensor, " heads"] | None = None,
+) -> Looks:
+    """Of scores that are at hand; unseen keys are -inf, or the lowest number of the dtype."""
+    scores = _wide(scores)
+    # not below, and not above: what is nan is seen
+    seen = ~(scores < torch.finfo(scores.dtype).min / 2)
+    scores = scores.masked_fill(~seen, -torch.inf)
+    largest = scores.amax(-1)
+    if sinks is not None:
+        column = sinks.to(scores)[None, :, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat((scores, column), dim=-1)
+    blind = ~seen.any(-1)
+    # a row without a key is made even, so that nothing below is nan, and then said to be nothing
+    scores = scores.masked_fill(blind[..., None], 0.0)
+    top = scores.amax(-1, keepdim=True)
+    # relative to the largest: log Z - mean score would be a small difference of large numbers
+    far = scores - top
+    shares = far.exp()
+    total = shares.sum(-1)
+    mean = (shares * far.masked_fill(shares == 0, 0.0)).sum(-1) / total
+    entropy = total.log() - mean
+    renyi2 = 2 * total.log() - shares.square().sum(-1).log()
+    return Looks(
+        largest, entropy.masked_fill(blind, 0.0), renyi2.masked_fill(blind, 0.0), seen.sum(-1)
+    )
+
+
+class Bracketed(NamedTuple):
+    """What the log-sum-exp of a fused kernel tells of each query; the largest score between two."""
+
+    at_least: Tensor
+    at_most: Tensor
+    entropy: Tensor
+    renyi2: Tensor
+
+
+def by_logsumexp(
+    q: Float[Tensor, "batch heads queries d_head"],
+    k: Float[Tensor, "batch kv_heads keys d_head"],
+    scored: Scored,
+) -> Bracketed:
+    """Exact entropies of plain scores from fused calls alone; bounds of the largest score.
+
+    H_i = log Z_i - scale q_i attention(q, k, k)_i,  H_2i = 2 log Z_i(s) - log Z_i(2 s)
+
+    Fails:
+        A difference of large numbers: the error grows with the largest score.
+    Source:
+        Dao 2023, "FlashAttention-2", section 3.1 (log Z); the identities are those of
+        `pellucid.maths.attention_entropy`.
+    """
+    q, k = _wide(q), _wide(k)
+    groups = q.shape[1] // k.shape[1]
+    keys = k.repeat_interleave(groups, dim=1) if groups > 1 else k
+    mask, seen = _mask_and_count(q, keys, scored)
+    mean_key, log_z = _fused(q, keys, scored, mask)
+    log_z2 = _fused(2 * q, keys, scored, mask)[1]
+    blind = (seen == 0) | ~log_z.isfinite()
+    mean_score = scored.scale * (q * mean_key).sum(-1)
+    low, high = largest_score_bounds(log_z, 1)
+    return Bracketed(
+        low - seen.clamp(min=1).to(log_z.dtype).log(),
+        high,
+        (log_z - mean_score).masked_fill(blind, 0.0),
+        (2 * log_z - log_z2).masked_fill(blind, 0.0),
+    )
+
+
+def _fused(q: Tensor, keys: Tensor, scored: Scored, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """attention(q, k, k), and log Z of each query, from the kernel that keeps it for backward."""
+    aten: Any = torch.ops.aten
+    causal = scored.causal and mask is None
+    if q.device.type == "cpu":
+        mixed, log_z = aten._scaled_dot_product_flash_attention_for_cpu(
+            q, keys, keys, 0.0, causal, attn_mask=mask, scale=scored.scale
+        )
+    else:
+        mixed, log_z, *_ = aten._scaled_dot_product_efficient_attention(
+            q, keys, keys, mask, True, 0.0, causal, scale=scored.scale
+        )
+    return mixed, log_z[:, :, : q.shape[2]].to(q.dtype)
+
+
+def _mask_and_count(q: Tensor, keys: Tensor, scored: Scored) -> tuple[Tensor | None, Tensor]:
+    """The mask in numbers, where the kernel's own does not do; and how many keys a query sees."""
+    queries, n_keys = q.shape[2], keys.shape[2]
+    ramp = torch.arange(queries, device=q.device)
+    if scored.mask is None:
+        count = (ramp + 1).clamp(max=n_keys) if scored.causal else torch.full_like(ramp, n_keys)
+        return None, count
+    mask = scored.mask
+    if scored.causal:
+        mask = mask & (torch.arange(n_keys, device=q.device) <= ramp[:, None])
+    shape = (q.shape[0], q.shape[1], queries, n_keys)
+    numbers = q.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    return numbers.expand(shape), mask.sum(-1).expand(shape[:3])
+
+
+def _rows_of(x: Tensor, part: slice) -> Tensor:
+    """Some queries of what broadcasts to (batch, heads, queries, keys)."""
+    return x if x.ndim < 2 or x.shape[-2] == 1 else x[..., part, :]
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def normalised(looks: Looks, entropy: Tensor) -> Tensor:
+    """Entropies as shares of the most there could be, meaned over queries: (batch, heads).
+
+    Queries that see fewer than two keys have nothing to choose, and are left out.
+    """
+    free = looks.seen > 1
+    most = looks.seen.clamp(min=2).to(entropy.dtype).log()
+    shares = torch.where(free, entropy / most, torch.zeros_like(entropy))
+    return shares.sum(-1) / free.sum(-1).clamp(min=1)
+
+
+def default_scale(q: Tensor) -> float:
+    """1 / sqrt(d_head)."""
+    return 1 / math.sqrt(q.shape[-1])
+
+
+def fused_call(
+    q: Tensor,
+    k: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Looks:
+    """Of what was handed to `F.scaled_dot_product_attention`."""
+    q, k = _four(q), _four(k)
+    mask, bias = None, None
+    if attn_mask is not None:
+        mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
+    given = default_scale(q) if scale is None else scale
+    return by_rows(q, k, Scored(given, causal=is_causal, mask=mask, bias=bias))
+
+
+def _four(x: Tensor) -> Tensor:
+    """(batch, heads, time, d_head), one of each made up where there are fewer axes."""
+    return x if x.ndim == 4 else x.reshape(1, -1, *x.shape[-2:])

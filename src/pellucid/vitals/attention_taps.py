@@ -1,0 +1,229 @@
+"""Where attention's queries and keys are had from: hooks in pellucid's models, calls in others.
+
+Comes in: a model's anatomy. Goes out: measurements on a tape, while a pass runs under `on`. It does
+not know how shares are computed from queries and keys.
+
+In a pellucid model the named submodules `query_norm` and `key_norm` give them, and what follows is
+repeated as the layer does it. In any other model the pass itself is listened to: every call of
+torch's fused attention, and every softmax over a square of scores. So rotated queries, norms of
+queries and keys, masks and scales are those that the model used. A kernel of somebody else's is not
+heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from pellucid.model import CrossAttention, MultiHeadAttention
+from pellucid.model.attention import split_heads
+from pellucid.model.scores import Scoring
+from pellucid.model.views import View, distances
+from pellucid.typed import named_modules
+from pellucid.vitals.anatomy import Anatomy
+from pellucid.vitals.attention import Looks, Scored, by_rows, fused_call, normalised, of_scores
+from pellucid.vitals.tape import Tape
+
+_SOFTMAXES = ("softmax", "_softmax")
+
+
+class AttentionTaps:
+    """Every layer's attention, one layer at a time."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        self._anatomy = anatomy
+        self.missing: dict[str, str] = {}
+
+    @contextmanager
+    def on(self, tape: Tape) -> Generator[None]:
+        """Within it every pass is measured."""
+        found: list[tuple[str, Looks]] = []
+
+        def note(place: str, looks: Looks) -> None:
+            found.append((place, looks))
+
+        with ExitStack() as stack:
+            if self._anatomy.is_ours:
+                stack.enter_context(_hooked(self._anatomy.model, note))
+            else:
+                stack.enter_context(_listened_to(self._anatomy, note))
+            yield
+        if not found:
+            self.missing["attention.max_logit"] = (
+                "no softmax attention was seen: neither torch's fused call nor a softmax of scores"
+            )
+            return
+        _put(tape, found)
+
+
+def _put(tape: Tape, found: list[tuple[str, Looks]]) -> None:
+    for sign, numbers in (
+        ("attention.max_logit", [looks.largest.amax((0, 2)) for _, looks in found]),
+        ("attention.entropy", [normalised(looks, looks.entropy).mean(0) for _, looks in found]),
+        ("attention.renyi2", [normalised(looks, looks.renyi2).mean(0) for _, looks in found]),
+    ):
+        places = tuple(
+            f"{place}.head.{head}"
+            for (place, _), values in zip(found, numbers, strict=True)
+            for head in range(len(values))
+        )
+        tape.put(sign, torch.cat([values.double() for values in numbers]), places)
+
+
+Note = Callable[[str, Looks], None]
+
+
+@contextmanager
+def _hooked(model: nn.Module, note: Note) -> Generator[None]:
+    """pellucid's own layers: queries and keys after their norms, and the rest as the layer does."""
+    handles: list[Any] = []
+    for name, module in named_modules(model).items():
+        if isinstance(module, MultiHeadAttention):
+            handles += _tap(module, name, note)
+        elif isinstance(module, CrossAttention):
+            handles += _tap_across(module, name, note)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
+    kept: dict[str, Tensor] = {}
+
+    def keep(what: str) -> Any:
+        def hook(module: nn.Module, given: Any, made: Tensor) -> None:
+            kept[what] = made
+
+        return hook
+
+    def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        positions, view = given[1], cast("View", given[2])
+        q, k = kept.pop("query"), kept.pop("key")
+        if layer.norms_over_all_heads:
+            q, k = split_heads(q, layer.n_heads), split_heads(k, layer.n_kv_heads)
+        q, k = positions.rotate(q, view), positions.rotate(k, view)
+        scored = scored_by(layer.scoring(), positions.bias(q, view, layer.scale), view, layer, q)
+        note(name, by_rows(q, k, scored))
+
+    return [
+        layer.query_norm.register_forward_hook(keep("query")),
+        layer.key_norm.register_forward_hook(keep("key")),
+        layer.register_forward_hook(after),
+    ]
+
+
+def scored_by(
+    scoring: Scoring, bias: Tensor | None, view: View, layer: MultiHeadAttention, q: Tensor
+) -> Scored:
+    """What a pellucid layer does to its scores, under a view and the layer's window."""
+    near = view.within(layer.window, q.shape[2], q.device)
+    mask = near.mask
+    if near.causal:
+        mask = distances(near.start, q.shape[2], q.device) <= 0
+    return Scored(
+        scoring.scale, mask=mask, bias=bias, soft_cap=scoring.soft_cap, sinks=scoring.sinks
+    )
+
+
+def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
+    kept: dict[str, Tensor] = {}
+
+    def keep(what: str) -> Any:
+        def hook(module: nn.Module, given: Any, made: Tensor) -> None:
+            kept[what] = made
+
+        return hook
+
+    def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        padding = given[1].padding
+        mask = None if padding is None else padding[:, None, None, :]
+        q = split_heads(kept.pop("query"), layer.n_heads)
+        k = split_heads(kept.pop("key"), layer.n_kv_heads)
+        scoring = layer.scoring()
+        scored = Scored(scoring.scale, mask=mask, soft_cap=scoring.soft_cap, sinks=scoring.sinks)
+        note(name, by_rows(q, k, scored))
+
+    return [
+        layer.query.register_forward_hook(keep("query")),
+        layer.key.register_forward_hook(keep("key")),
+        layer.register_forward_hook(after),
+    ]
+
+
+@contextmanager
+def _listened_to(anatomy: Anatomy, note: Note) -> Generator[None]:
+    """Anybody's model: the block that runs is known by hooks, its attention by its calls."""
+    running: list[str] = []
+
+    def enter(name: str) -> Any:
+        def hook(module: nn.Module, given: Any) -> None:
+            running.append(name)
+
+        return hook
+
+    def leave(module: nn.Module, given: Any, made: Any) -> None:
+        running.pop()
+
+    handles: list[Any] = []
+    for name, block in anatomy.blocks.items():
+        handles.append(block.register_forward_pre_hook(enter(name)))
+        handles.append(block.register_forward_hook(leave))
+    try:
+        with _Listening(running, note):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Listening(TorchFunctionMode):
+    """Hears torch's calls within a block: fused attention, and softmax over a square."""
+
+    def __init__(self, running: list[str], note: Note) -> None:
+        super().__init__()
+        self._running = running
+        self._note = note
+        self._calls: dict[str, int] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._running:
+            self._hear(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _hear(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        looks: Looks | None = None
+        if func is F.scaled_dot_product_attention:
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            told = dict(zip(names, args, strict=False)) | kwargs
+            looks = fused_call(
+                told["query"],
+                told["key"],
+                told.get("attn_mask"),
+                bool(told.get("is_causal", False)),
+                told.get("scale"),
+            )
+        elif getattr(func, "__name__", "") in _SOFTMAXES and args and isinstance(args[0], Tensor):
+            scores = args[0]
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            if dim in (-1, scores.ndim - 1) and _square(scores):
+                looks = of_scores(scores.reshape(-1, *scores.shape[-3:]))
+        if looks is not None:
+            place = self._running[-1]
+            count = self._calls[place] = self._calls.get(place, 0) + 1
+            self._note(f"{place}.attention" + (f".{count}" if count > 1 else ""), looks)
+
+
+def _square(scores: Tensor) -> bool:
+    """Whether these can be scores of attention: (batch, heads, queries, keys), or without batch."""
+    if scores.ndim == 4:
+        return scores.shape[-1] > 1
+    return scores.ndim == 3 and scores.shape[-1] == scores.shape[-2] > 1

@@ -1,0 +1,131 @@
+"""The first batch of a training that is not ours: its rows become the probe, its labels are read.
+
+Comes in: a model, as it is called by somebody's loop. Goes out: a probe, labels, losses. It does
+not know what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.batches import IGNORED
+from pellucid.model import Transformer
+from pellucid.vitals.anatomy import unwrapped
+from pellucid.vitals.probe import Probe
+
+#: Tokens of the probe, about: one row at least, and four at most.
+_TOKENS, _ROWS = 512, 4
+#: How models of transformers are named whose labels are their inputs, to be shifted by the model.
+_SHIFTED = ("ForCausalLM", "LMHeadModel")
+
+
+class Capture:
+    """Hooks on the model as it is called; the first call in training mode is kept."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = unwrapped(model)
+        self.labels: Tensor | None = None
+        self.losses: list[Tensor] = []
+        #: whether the losses of an update's parts are shares that add up, and no means
+        self.adds_up = False
+        self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        # a compiler that meets them lets them run as they are: they hold tensors of one batch alone
+        left_alone: Any = cast("Any", torch.compiler).disable
+        self._handles: list[Any] = [
+            model.register_forward_pre_hook(left_alone(self._given), with_kwargs=True),
+            model.register_forward_hook(left_alone(self._made)),
+        ]
+        if isinstance(self._model, Transformer):
+            # objectives ask it for hidden states, and never call the model itself
+            embedding = self._model.token_embedding
+            self._handles.append(embedding.register_forward_pre_hook(left_alone(self._embedded)))
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def probe(self) -> Probe | None:
+        """The probe, once a batch has come by."""
+        if self._call is None:
+            return None
+        return Probe(self.calling(self._model), self._targets())
+
+    def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
+        """The captured call, of this model or another."""
+        assert self._call is not None
+        args, kwargs = self._call
+        return lambda: logits_of(model(*args, **kwargs))
+
+    def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._call is None and module.training:
+            self._keep(args, kwargs)
+
+    def _embedded(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._call is None and self._model.training:
+            self._keep(args[:1], {})
+
+    def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
+        if not tensors or torch.compiler.is_compiling():
+            return
+        batch = tensors[0].shape[0]
+        length = tensors[0].shape[1] if tensors[0].ndim > 1 else 1
+        rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
+
+        def cut(x: Any) -> Any:
+            if isinstance(x, Tensor):
+                mine = x[:rows] if x.ndim and x.shape[0] == batch else x
+                return mine.detach().clone()
+            return x
+
+        self.labels = kwargs.get("labels")
+        self.adds_up = kwargs.get("num_items_in_batch") is not None
+        self._call = (tuple(map(cut, args)), {key: cut(value) for key, value in kwargs.items()})
+
+    def _made(self, module: nn.Module, given: Any, made: Any) -> None:
+        loss = _attribute(made, "loss")
+        if module.training and isinstance(loss, Tensor) and loss.ndim == 0:
+            self.losses.append(loss.detach())
+
+    def _targets(self) -> Tensor | None:
+        """The target of each place, where it is known what the labels mean."""
+        assert self._call is not None
+        args, kwargs = self._call
+        labels = kwargs.get("labels")
+        kind = type(self._model).__name__
+        if isinstance(self._model, Transformer) and self._model.decoder is not None:
+            labels = args[0] if args else None
+        elif not isinstance(labels, Tensor) or not kind.endswith((*_SHIFTED, "ForMaskedLM")):
+            return None
+        if not isinstance(labels, Tensor) or labels.ndim != 2:
+            return None
+        if kind.endswith("ForMaskedLM"):
+            return labels
+        ahead = torch.full_like(labels, IGNORED)
+        ahead[:, :-1] = labels[:, 1:]
+        return ahead
+
+
+def logits_of(made: Any) -> Tensor | None:
+    """(batch, time, vocab) of what a model gave; None where there is none."""
+    found = _attribute(made, "logits")
+    if found is None:
+        found = made
+    if isinstance(found, tuple | list):
+        found = next(
+            (t for t in cast("list[Any]", found) if isinstance(t, Tensor) and t.ndim == 3), None
+        )
+    good = isinstance(found, Tensor) and found.ndim == 3 and found.is_floating_point()
+    return cast("Tensor", found) if good else None
+
+
+def _attribute(made: Any, name: str) -> Any:
+    if isinstance(made, Mapping):
+        return cast("Mapping[str, Any]", made).get(name)
+    return getattr(made, name, None)

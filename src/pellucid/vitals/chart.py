@@ -1,0 +1,79 @@
+"""A whole run's vital signs, for a terminal: five rows, each with its curve, and what was not calm.
+
+Comes in: the run's `Vitals` events. Goes out: lines of text. It does not know the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from pellucid.display.curve import braille
+from pellucid.training import Vitals
+from pellucid.vitals.rules import Rule
+from pellucid.vitals.signs import EQUATIONS, WORDS
+
+_CURVE_ROWS, _NAME_COLUMNS = 2, 14
+
+
+def course(events: Sequence[Vitals], sign: str) -> list[tuple[int, float, str]]:
+    """One sign through the run, each reading once: step, value, word."""
+    readings = {
+        step: (value, word)
+        for event in events
+        for id, _, value, word, step in event.signs
+        if id == sign
+    }
+    return [(step, *reading) for step, reading in sorted(readings.items())]
+
+
+def chart(
+    events: Sequence[Vitals], rules: Mapping[str, Rule], *, columns: int = 80, every: bool = False
+) -> list[str]:
+    """The five rows; then each sign that was ever not calm, and its rule. `every`: all signs."""
+    lines: list[str] = []
+    for equation, (name, headline) in EQUATIONS.items():
+        mine = [id for id, rule in rules.items() if rule.equation == equation]
+        seen = [id for id in mine if course(events, id)]
+        word = _gravest(events, seen)
+        lines.append(f"{equation} {name:<{_NAME_COLUMNS}}{word}")
+        shown = seen if every else [id for id in seen if id == headline] or seen[:1]
+        for id in shown:
+            lines += _drawn(id, course(events, id), columns)
+    return [*lines, "", *_not_calm(events, rules)]
+
+
+def _drawn(id: str, points: Sequence[tuple[int, float, str]], columns: int) -> list[str]:
+    values = [value for _, value, _ in points if math.isfinite(value)]
+    if not values:
+        return [f"  {id}: nothing finite was measured"]
+    curve = braille(values, max(8, columns - 2 * _NAME_COLUMNS), _CURVE_ROWS)
+    first, last = points[0][0], points[-1][0]
+    reach = f"  {id}: {min(values):.4g} to {max(values):.4g}, now {values[-1]:.4g}"
+    return [f"{reach}, steps {first:,} to {last:,}", *(" " * _NAME_COLUMNS + row for row in curve)]
+
+
+def _not_calm(events: Sequence[Vitals], rules: Mapping[str, Rule]) -> list[str]:
+    found: list[str] = []
+    for id, rule in rules.items():
+        bad = [(step, value, word) for step, value, word in course(events, id) if word != "calm"]
+        if bad:
+            (first, value, _), (last, _, _) = bad[0], bad[-1]
+            gravest = "sick" if any(word == "sick" for *_, word in bad) else "watch"
+            found.append(f"{gravest:<6}{id}, steps {first:,} to {last:,}, at first {value:.4g}")
+            found.append(f"      {rule.told}")
+            found.append(f"      source: {rule.source}")
+    return found or ["calm throughout: no sign was ever anything else"]
+
+
+def _gravest(events: Sequence[Vitals], signs: Sequence[str]) -> str:
+    if not signs:
+        return "not measured"
+    words = {word for id in signs for *_, word in course(events, id)}
+    at_last = {course(events, id)[-1][2] for id in signs}
+
+    def gravest(of: set[str]) -> str:
+        return next(word for word in reversed(WORDS) if word in of)
+
+    now, ever = gravest(at_last), gravest(words)
+    return now if now == ever else f"{now}, was {ever}"

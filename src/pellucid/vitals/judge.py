@@ -1,0 +1,213 @@
+"""From numbers to words: what one reading says, and what it says after those before it.
+
+Comes in: readings, losses, learning rates. Goes out: signs. It keeps short windows, which can be
+saved and brought back, and does not know where a number was measured.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pellucid.vitals.labels import Baselines
+from pellucid.vitals.rules import Rule
+from pellucid.vitals.signs import Sign, Word, mildest
+from pellucid.vitals.tape import Column
+
+_LOSSES = 20
+_CLIPPED = 100
+_MEDIAN_OF = 256
+#: Fewer readings have no median worth the name.
+_LEAST = 5
+
+#: Which of a reading's places stands for it.
+_TAKE: dict[str, Literal["max", "min", "median"]] = {
+    "attention.entropy": "min",
+    "attention.renyi2": "min",
+    "stream.branch_ratio": "min",
+    "norm.variance_over_eps": "min",
+    "update.ratio": "median",
+    "update.effective_step": "median",
+}
+#: Judged by how many times its own median it is.
+_RELATIVE = ("gradient.norm", "stream.rms")
+
+
+class Judge:
+    """The words for a run's numbers."""
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self.rules = dict(rules)
+        self.signs: dict[str, Sign] = {}
+        #: ln V, and what the labels tell by themselves; None while not known
+        self.guessing: float | None = None
+        self.baselines: Baselines | None = None
+        #: what gradients are clipped at, where they are
+        self.clip_norm: float | None = None
+        self._past: dict[str, list[Word]] = {}
+        self._history: dict[str, list[float]] = {}
+        self._losses: list[float] = []
+        self._first_loss: float | None = None
+        self._lowest = math.inf
+        self._updates = 0
+        self._settled = 0
+        self._rate: float | None = None
+        self._highest_rate = 0.0
+        self._clips: list[bool] = []
+
+    def rate(self, learning_rate: float) -> None:
+        """Take the learning rate of the next update."""
+        rising = self._rate is not None and learning_rate > self._rate * (1 + 1e-6)
+        self._settled = 0 if rising else self._settled + 1
+        self._rate = learning_rate
+        self._highest_rate = max(self._highest_rate, learning_rate)
+
+    def loss(self, step: int, value: float) -> None:
+        """Take the loss of one update, in nats a token."""
+        self._updates += 1
+        self._first_loss = value if self._first_loss is None else self._first_loss
+        self._losses = [*self._losses, value][-_LOSSES:]
+        mean = statistics.fmean(self._losses) if math.isfinite(value) else value
+        if self.guessing is not None:
+            self._judge("loss.value", step, mean - self.guessing)
+            if self._past_warm_up(_LOSSES) and self._updates >= 100:
+                self._judge("loss.learnt", step, self.guessing - mean)
+            fresh = self._first_loss > self.guessing - 1
+            if self.baselines is not None and self._updates <= 50 and fresh:
+                self._judge("loss.below_bigram", step, self.baselines.bigram - value)
+            if self.baselines is not None and self._updates >= 300 and self._past_warm_up(100):
+                self._judge("loss.context", step, self.baselines.unigram - mean)
+        if len(self._losses) == _LOSSES:
+            self._lowest = min(self._lowest, mean)
+            self._judge("loss.rise", step, mean - self._lowest)
+
+    def norm(self, step: int, value: float) -> None:
+        """Take the norm of one update's gradients: before clipping, where that is known."""
+        self._judge("gradient.norm", step, self._of_median("gradient.norm", value))
+        clip_norm = self.clip_norm
+        if clip_norm is None:
+            return
+        self._clips = [*self._clips, value >= clip_norm * (1 - 1e-3)][-_CLIPPED:]
+        share = sum(self._clips) / len(self._clips)
+        hard = len(self._clips) == _CLIPPED and value > 20 * clip_norm
+        self._judge("gradient.clipped", step, share, applies=hard)
+
+    def read(self, step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
+        """Take what a tape brought."""
+        latest = {column.id: values for column, values in readings}
+        for column, values in readings:
+            if column.id == "loss":
+                self.loss(step, values[0])
+            elif column.id == "gradient.norm":
+                self.norm(step, values[0])
+            elif column.id == "norm.gain":
+                self._place("norm.gain_low", step, column, values, "min")
+                self._place("norm.gain_high", step, column, values, "max")
+            elif column.id in self.rules:
+                self._place(column.id, step, column, values, _TAKE.get(column.id, "max"))
+        reference = latest.get("reference.kl")
+        if reference is not None and step > 1:
+            self._judge("reference.still", step, float(step) if reference[0] == 0 else 0.0)
+
+    def _place(self, id: str, step: int, column: Column, values: list[float], take: str) -> None:
+        value, where = _taken(column, values, take)
+        if id in _RELATIVE:
+            value = self._of_median(id, value)
+        self._judge(id, step, value, where=where, applies=self._applies(id, value))
+
+    def _judge(
+        self, id: str, step: int, value: float, *, where: str = "", applies: bool = True
+    ) -> None:
+        rule = self.rules[id]
+        now: Word = rule.word(value) if applies else "calm"
+        past = self._past.setdefault(id, [])
+        past.append(now)
+        del past[: -rule.readings]
+        # what is not finite is sick at once; else the mildest of the last readings
+        word = now if not math.isfinite(value) else mildest(past)
+        if len(past) < rule.readings and math.isfinite(value):
+            word = "calm"
+        self.signs[id] = Sign(
+            id=id,
+            equation=rule.equation,
+            step=step,
+            value=value,
+            word=word,
+            rule=rule.told,
+            source=rule.source,
+            where=where,
+        )
+
+    def _applies(self, id: str, value: float) -> bool:
+        """Whether the rule's condition holds; what is not finite is judged always."""
+        if not math.isfinite(value):
+            return True
+        match id:
+            case "attention.entropy":
+                scores = self.signs.get("attention.max_logit")
+                return scores is None or scores.value > 30
+            case "stream.branch_ratio":
+                return self._updates >= 100
+            case "tokens.cosine":
+                return self._updates >= 200
+            case "update.ratio" if value < 0.01:
+                full = self._rate is None or self._rate >= self._highest_rate / 2
+                return full and self._past_warm_up(_LEAST)
+            case _:
+                return True
+
+    def _past_warm_up(self, updates: int) -> bool:
+        return self._rate is None or self._settled >= updates
+
+    def _of_median(self, id: str, value: float) -> float:
+        """A number by its own median so far, which it then joins; 1 while there is none."""
+        history = self._history.setdefault(id, [])
+        relative = 1.0
+        if not math.isfinite(value):
+            return value
+        if len(history) >= _LEAST:
+            median = statistics.median(history)
+            relative = value / median if median > 0 else 1.0
+        history.append(value)
+        del history[:-_MEDIAN_OF]
+        return relative
+
+    def state_dict(self) -> dict[str, Any]:
+        """The windows, as plain values."""
+        windows = {name: getattr(self, f"_{name}") for name in _WINDOWS}
+        of_labels = None if self.baselines is None else list(self.baselines)
+        return windows | {"guessing": self.guessing, "baselines": of_labels}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.guessing = state["guessing"]
+        self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
+        for name in _WINDOWS:
+            setattr(self, f"_{name}", state[name])
+
+
+_WINDOWS = (
+    "past",
+    "history",
+    "losses",
+    "first_loss",
+    "lowest",
+    "updates",
+    "settled",
+    "rate",
+    "highest_rate",
+    "clips",
+)
+
+
+def _taken(column: Column, values: list[float], take: str) -> tuple[float, str]:
+    """The number that stands for a reading, and its place; one that is not finite goes first."""
+    at = list(zip(values, column.places, strict=True))
+    for value, place in at:
+        if not math.isfinite(value):
+            return value, place
+    if take == "median":
+        return statistics.median(values), ""
+    return (max if take == "max" else min)(at, key=lambda pair: pair[0])

@@ -1,0 +1,98 @@
+"""Watching Lightning: `Trainer(callbacks=[VitalsCallback()])`.
+
+Comes in: the trainer's calls. Goes out: signs, printed at the end and wherever else they are
+wanted. It does not know what is measured. It needs the package lightning (or pytorch_lightning),
+which nothing else here loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor
+
+from pellucid.errors import ConfigError
+from pellucid.vitals.watch import watch
+from pellucid.vitals.watching import Watch
+
+if TYPE_CHECKING:
+    Callback = object
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:
+        try:
+            from pytorch_lightning import Callback
+        except ImportError as missing:
+            raise ConfigError(
+                f"this callback is for Lightning, which cannot be imported ({missing}): pip "
+                "install lightning, or watch your own loop with pellucid.vitals.watch(model, "
+                "optimizer)"
+            ) from None
+
+
+class VitalsCallback(Callback):
+    """Watches a Lightning training. The watch itself is at hand as `callback.watch`.
+
+    Args:
+        model: the name of the module within the LightningModule that maps ids to logits; the
+            LightningModule's only child by default, or itself.
+        show: whether the five rows are printed at the end.
+        options: as for `pellucid.vitals.watch`.
+    """
+
+    def __init__(self, model: str | None = None, *, show: bool = True, **options: Any) -> None:
+        super().__init__()
+        self._name = model
+        self._show = show
+        self._options = options
+        self._state: dict[str, Any] = {}
+        self.watch: Watch | None = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
+        self._close()
+        children = list(pl_module.children())
+        inner = pl_module if len(children) != 1 else children[0]
+        if self._name is not None:
+            inner = pl_module.get_submodule(self._name)
+        clip_norm = trainer.gradient_clip_val or None
+        self.watch = watch(inner, trainer.optimizers, clip_norm=clip_norm, **self._options)
+        if self._state:
+            self.watch.load_state_dict(self._state)
+        self.watch.__enter__()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the loss of the batch."""
+        several = isinstance(outputs, Mapping)
+        loss = cast("Mapping[str, Any]", outputs).get("loss") if several else outputs
+        if self.watch is not None and isinstance(loss, Tensor):
+            # Lightning has divided it by the parts of an update
+            self.watch.step(loss * trainer.accumulate_grad_batches)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Stop watching, and say what was seen."""
+        self._close()
+        if self._show and self.watch is not None and trainer.is_global_zero:
+            print(self.watch.report())
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Stop watching; say what was seen until then."""
+        self.on_train_end(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The windows, for Lightning's checkpoint."""
+        if self.watch is not None:
+            self.watch.flush()
+        return self._state if self.watch is None else self.watch.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self._state = state_dict
+
+    def _close(self) -> None:
+        if self.watch is not None:
+            self.watch.__exit__(None, None, None)

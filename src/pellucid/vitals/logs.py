@@ -1,0 +1,82 @@
+"""The signs in other people's tools: a JSONL file, TensorBoard, Weights & Biases, any function.
+
+Comes in: signs of a step. Goes out: `vitals/<group>/<layer>/<stat>` and numbers, wherever they are
+wanted. It does not know how they were measured, and owns no dashboard.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from pellucid.errors import ConfigError
+from pellucid.vitals.signs import EQUATIONS, WORDS, Sign, rows
+
+Log = Callable[[dict[str, float], int], None]
+
+
+def numbers(signs: Iterable[Sign]) -> dict[str, float]:
+    """The signs as named scalars: one of each, and the word of each row as 0, 1 or 2."""
+    signs = list(signs)
+    found: dict[str, float] = {}
+    for sign in signs:
+        group, stat = sign.id.split(".", 1)
+        found[f"vitals/{group}/all/{stat}"] = sign.value
+    for row in rows(signs):
+        if row.word is not None:
+            name = EQUATIONS[row.equation][0].replace("-", "_")
+            found[f"vitals/words/all/{name}"] = float(WORDS.index(row.word))
+    return found
+
+
+def log_to(where: object) -> Log:
+    """What writes to `where`.
+
+    Raises:
+        ConfigError: it is no path, no SummaryWriter, no wandb run and no function.
+    """
+    if isinstance(where, str | Path):
+        return _lines(Path(where))
+    for name, make in (("add_scalar", _scalars), ("log", _logged), ("log_metrics", _metrics)):
+        if callable(getattr(where, name, None)):
+            return make(where)
+    if callable(where):
+        return cast("Log", where)
+    raise ConfigError(
+        f"signs cannot be logged to {where!r}: pass a path of a .jsonl file, a SummaryWriter, a "
+        "wandb run, or a function of a dict and a step"
+    )
+
+
+def _lines(file: Path) -> Log:
+    def write(values: dict[str, float], step: int) -> None:
+        plain = {
+            key: value if math.isfinite(value) else str(value) for key, value in values.items()
+        }
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"step": step, **plain}) + "\n")
+
+    return write
+
+
+def _scalars(writer: Any) -> Log:
+    def write(values: dict[str, float], step: int) -> None:
+        for key, value in values.items():
+            writer.add_scalar(key, value, step)
+
+    return write
+
+
+def _logged(run: Any) -> Log:
+    def write(values: dict[str, float], step: int) -> None:
+        # with a step of their own: the training's own count in wandb must not be pushed on
+        run.log({**values, "vitals/step": step})
+
+    return write
+
+
+def _metrics(tracker: Any) -> Log:
+    return lambda values, step: tracker.log_metrics(values, step)

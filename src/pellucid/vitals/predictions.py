@@ -1,0 +1,64 @@
+"""What a model predicts at fixed places: whether cross-entropy still has something to say.
+
+Comes in: logits, and the tokens that were to be predicted. Goes out: log Z, shares of tokens that
+are already certain, the length of p - y, and how far two predictions are from one another. It does
+not know the model.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.maths import forward_kl, logsumexp, reverse_kl
+from pellucid.vitals.tape import Tape
+
+#: A token is certain where the model gives it more than this: its gradient is all but gone.
+_CERTAIN = 0.99
+
+
+class Predicted(NamedTuple):
+    """Logits of some places, in float32 at least, and their targets where those are known."""
+
+    logits: Float[Tensor, "places vocab"]
+    targets: Int[Tensor, " places"] | None
+
+    def measure(self, tape: Tape) -> None:
+        """Put what these predictions say of the second equation onto the tape."""
+        log_z = logsumexp(self.logits)
+        tape.put("logits.log_z", log_z.mean())
+        if self.targets is None:
+            return
+        log_p = self.logits.gather(1, self.targets[:, None])[:, 0] - log_z
+        tape.put("predictions.certain", (log_p.exp() > _CERTAIN).double().mean())
+        tape.put("predictions.error_norm", error_norm(self.logits, self.targets).mean())
+        tape.put("loss.probe", -log_p.mean())
+
+    def moved_to(self, after: Predicted, tape: Tape) -> None:
+        """Put how far the predictions have moved from here to `after` onto the tape."""
+        tape.put("update.kl_forward", forward_kl(after.logits, self.logits).mean())
+        tape.put("update.kl_backward", reverse_kl(after.logits, self.logits).mean())
+
+    def from_reference(self, reference: Predicted, tape: Tape, *, first: bool) -> None:
+        """Put how far the predictions are from a reference's onto the tape."""
+        distance = reverse_kl(self.logits, reference.logits).mean()
+        tape.put("reference.kl", distance)
+        if first:
+            tape.put("reference.kl_start", distance)
+
+
+def error_norm(
+    logits: Float[Tensor, "places vocab"], targets: Int[Tensor, " places"]
+) -> Float[Tensor, " places"]:
+    """||p - y||, the gradient of cross-entropy by the logits: between 0 and sqrt(2).
+
+    ||p - y||^2 = sum_i p_i^2 - 2 p_y + 1
+    """
+    p = torch.softmax(logits, dim=-1)
+    hit = p.gather(1, targets[:, None])[:, 0]
+    # (1 - p_y)^2 + sum_i p_i^2 - p_y^2, so that nothing near 1 is taken from 1
+    rest = (p.square().sum(-1) - hit.square()).clamp(min=0)
+    return ((1 - hit).square() + rest).sqrt()

@@ -1,0 +1,135 @@
+"""A look into the model: one forward pass over a few fixed rows, which leaves no trace.
+
+Comes in: a model's anatomy, what to call, and which tokens were to be predicted. Goes out:
+measurements of its attention, its stream and its predictions. It does not know the training loop,
+nor what is judged.
+
+Hooks are put on for the length of the pass, so that nothing stands in the way of training, nor of
+its compilation. The pass is eager, in evaluation mode, without gradients. Random generators, modes
+and buffers are as they were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.batches import IGNORED
+from pellucid.vitals.anatomy import Anatomy
+from pellucid.vitals.attention_taps import AttentionTaps
+from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.stream_taps import StreamTaps
+from pellucid.vitals.tape import Tape
+
+#: Of how many positions predictions are looked at: logits of all would fill the memory.
+_POSITIONS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is called for a look, and what was to be predicted.
+
+    `call` runs the model over the fixed rows and gives (batch, time, vocab) logits, or None where
+    the model predicts no tokens. `labels` are the targets at their places, `IGNORED` where there is
+    none; None where they are not known.
+    """
+
+    call: Callable[[], Tensor | None]
+    labels: Tensor | None
+
+
+class Looking:
+    """Looks through one probe, again and again at the same rows."""
+
+    def __init__(self, anatomy: Anatomy, probe: Probe) -> None:
+        self._anatomy = anatomy
+        self._probe = probe
+        self._attention = AttentionTaps(anatomy)
+        self._stream = StreamTaps(anatomy)
+        self._chosen: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Signs that this model does not show, and why; known after the first look."""
+        return self._attention.missing | self._stream.missing
+
+    def look(self, tape: Tape) -> Predicted | None:
+        """Measure everything, onto the tape."""
+        with undisturbed(self._anatomy.model), ExitStack() as taps:
+            taps.enter_context(self._attention.on(tape))
+            taps.enter_context(self._stream.on(tape))
+            logits = self._probe.call()
+        if logits is None:
+            return None
+        predicted = self._predicted(logits)
+        predicted.measure(tape)
+        return predicted
+
+    def glance(
+        self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
+    ) -> Predicted | None:
+        """What the model predicts now, and nothing else; or another model, at the same places."""
+        with undisturbed(model or self._anatomy.model):
+            logits = (call or self._probe.call)()
+        return None if logits is None else self._predicted(logits)
+
+    def _predicted(self, logits: Tensor) -> Predicted:
+        with torch.no_grad():
+            flat = logits.flatten(0, -2)
+            if self._chosen is None:
+                self._chosen = _chosen(self._probe.labels, flat)
+            places, targets = self._chosen
+            chosen = flat.index_select(0, places)
+            wide = chosen if chosen.dtype == torch.float64 else chosen.float()
+            return Predicted(wide, None if self._probe.labels is None else targets)
+
+
+def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
+    """At most `_POSITIONS` places, evenly spread over those where something is predicted."""
+    places = torch.arange(flat.shape[0], device=flat.device)
+    if labels is not None:
+        labels = labels.to(flat.device).flatten()
+        places = places[labels != IGNORED]  # once in a run: it waits for the device
+    if len(places) > _POSITIONS:
+        spread = torch.linspace(0, len(places) - 1, _POSITIONS, device=places.device)
+        places = places[spread.round().long()]
+    return places, places if labels is None else labels[places]
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Generator[None]:
+    """Within it the model is as for use, eager and without gradients; after it all is as before."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone(), _version(buffer)) for buffer in model.buffers()]
+    stance = cast("Any", torch.compiler).set_stance("force_eager")
+    with torch.no_grad(), stance, _same_randomness(model):
+        try:
+            for module, _ in modes:
+                module.training = False
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            for buffer, kept, version in buffers:
+                if _version(buffer) != version:
+                    buffer.copy_(kept)
+
+
+@contextmanager
+def _same_randomness(model: nn.Module) -> Generator[None]:
+    devices = sorted({p.device.index or 0 for p in _cuda(model)})
+    with cast("Any", torch.random).fork_rng(devices=devices):
+        yield
+
+
+def _cuda(model: nn.Module) -> Iterator[Tensor]:
+    return (p for p in model.parameters() if p.device.type == "cuda")
+
+
+def _version(tensor: Tensor) -> int:
+    return cast("Any", tensor)._version

@@ -1,0 +1,121 @@
+"""How much watching may cost: a purse that fills as training runs, and pays for each look.
+
+Comes in: seconds. Goes out: whether a look can be paid for now, and what all of them have cost. It
+does not know what is looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What watching has cost so far: its seconds, the training's, and how often it looked."""
+
+    seconds: float
+    training_seconds: float
+    looks: int
+
+    @property
+    def share(self) -> float:
+        """Of the training's time, watching left out."""
+        return self.seconds / self.training_seconds if self.training_seconds else 0.0
+
+
+class Purse:
+    """Filled by `share` of the time that passes; a look is paid for before the next one is made.
+
+    The first look is made on credit, and paid off before the second. With a `share` of None
+    everything is paid for.
+    """
+
+    def __init__(self, share: float | None) -> None:
+        self._share = share
+        self._spent = 0.0
+        self._last = 0.0
+        self.looks = 0
+
+    def pays(self, training_seconds: float) -> bool:
+        """Whether another look like the last one fits into what has been saved; then it begins."""
+        first = self._share is None or self.looks == 0
+        if not first and self._spent + self._last > (self._share or 0.0) * training_seconds:
+            return False
+        self.looks += 1
+        self._last = 0.0
+        return True
+
+    def paid(self, seconds: float) -> None:
+        """Take what a look cost, or a part of it."""
+        self._spent += seconds
+        self._last += seconds
+
+
+class Clock:
+    """Seconds of training and seconds of watching, apart; also those that the device still owes.
+
+    On a GPU a look returns before it is done: its time there is measured by events, and read at the
+    next turn.
+    """
+
+    def __init__(self) -> None:
+        self.watching = 0.0
+        self._since: float | None = None
+        self._before = 0.0
+        self._owed: list[tuple[Any, Any, float, Purse]] = []
+
+    def start(self) -> None:
+        """Training begins, or goes on, now; where it goes on already, nothing changes."""
+        self._since = time.perf_counter() if self._since is None else self._since
+
+    def pause(self) -> None:
+        """What follows is not training: an evaluation, a checkpoint."""
+        if self._since is not None:
+            self._before += time.perf_counter() - self._since
+            self._since = None
+
+    @property
+    def training(self) -> float:
+        """Seconds of training so far, watching left out."""
+        now = 0.0 if self._since is None else time.perf_counter() - self._since
+        return self._before + now - self.watching
+
+    @contextmanager
+    def look(self, purse: Purse, device: torch.device) -> Generator[None]:
+        """Within it, time is spent on watching, and `purse` pays."""
+        began, ended = _marks(device)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - started
+            self.watching += seconds
+            purse.paid(seconds)
+            if began is not None:
+                ended.record()
+                self._owed.append((began, ended, seconds, purse))
+
+    def settle(self) -> None:
+        """Take what looks took on the device beyond the host's share of them, where that is known.
+
+        Asks, and does not wait.
+        """
+        while self._owed and self._owed[0][1].query():
+            began, ended, seconds, purse = self._owed.pop(0)
+            more = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
+            self.watching += more
+            purse.paid(more)
+
+
+def _marks(device: torch.device) -> tuple[Any, Any]:
+    if device.type != "cuda":
+        return None, None
+    began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    began.record()
+    return began, ended

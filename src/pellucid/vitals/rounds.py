@@ -1,0 +1,79 @@
+"""When to look, and what looking has cost: every few updates, as far as the purse allows.
+
+Comes in: the number of an update. Goes out: what is due in it. It does not know what is looked at.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+
+from pellucid.errors import ConfigError
+from pellucid.vitals.purse import Clock, Cost, Purse
+
+Kind = Literal["gradients", "inside"]
+KINDS: tuple[Kind, ...] = ("gradients", "inside")
+
+#: Every how many updates there is a look, where time allows.
+EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
+#: Which share of the budget each may take.
+_SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
+
+
+class Rounds:
+    """Two kinds of looks, each with its own interval and purse.
+
+    Raises:
+        ConfigError: `max_overhead` is no share.
+    """
+
+    def __init__(self, max_overhead: float | None, device: torch.device) -> None:
+        if max_overhead is not None and not 0 < max_overhead < 1:
+            raise ConfigError(
+                f"max_overhead is {max_overhead}: it is a share of the training's time, between 0 "
+                "and 1, or None for no bound"
+            )
+        self.clock = Clock()
+        self._device = device
+        self._purses = {
+            kind: Purse(None if max_overhead is None else max_overhead * _SHARES[kind])
+            for kind in KINDS
+        }
+        self._next: dict[Kind, int] = dict.fromkeys(KINDS, 1)
+        self._now: frozenset[Kind] = frozenset()
+
+    def begin(self, step: int) -> None:
+        """Choose what is looked at in this update: what is due, and can be paid for."""
+        self.clock.settle()
+        training = self.clock.training
+        now: set[Kind] = set()
+        for kind in KINDS:
+            if step >= self._next[kind] and self._purses[kind].pays(training):
+                now.add(kind)
+                self._next[kind] = _after(step, EVERY[kind])
+        self._now = frozenset(now)
+
+    def at(self, kind: Kind) -> bool:
+        """Whether this update is looked at so."""
+        return kind in self._now
+
+    def look(self, kind: Kind) -> AbstractContextManager[None]:
+        """Within it, time is spent on a look of that kind."""
+        return self.clock.look(self._purses[kind], self._device)
+
+    def go_on_after(self, step: int) -> None:
+        """Look soon after so many updates: a training is resumed."""
+        self._next = dict.fromkeys(KINDS, step + 1)
+
+    @property
+    def cost(self) -> Cost:
+        """What all looks have cost so far."""
+        looks = sum(purse.looks for purse in self._purses.values())
+        return Cost(self.clock.watching, self.clock.training, looks)
+
+
+def _after(step: int, every: int) -> int:
+    """The next multiple; an early one first, for what goes wrong at once."""
+    return 5 if step < 5 <= every else (step // every + 1) * every

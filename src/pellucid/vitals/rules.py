@@ -1,0 +1,121 @@
+"""The rules behind the words: one readable file of thresholds, each with its source.
+
+Comes in: a TOML file. Goes out: rules by the name of their sign. They do not know how a sign is
+measured, nor the history of any run.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from pellucid.errors import ConfigError
+from pellucid.vitals.signs import Equation, Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a sign is called watch or sick; what is None is no threshold.
+
+    A word holds once `readings` readings in a row are at least that bad.
+    """
+
+    id: str
+    equation: Equation
+    what: str
+    source: str
+    readings: int = 1
+    watch_above: float | None = None
+    sick_above: float | None = None
+    watch_below: float | None = None
+    sick_below: float | None = None
+    #: in words, where the rule holds only under a condition
+    only: str = ""
+
+    def word(self, value: float) -> Word:
+        """What one reading by itself is called; a value that is not finite is sick."""
+        if not math.isfinite(value):
+            return "sick"
+        if _beyond(value, self.sick_above, self.sick_below):
+            return "sick"
+        return "watch" if _beyond(value, self.watch_above, self.watch_below) else "calm"
+
+    @property
+    def limits(self) -> list[tuple[Word, float]]:
+        """Every threshold, with the word it stands for."""
+        every: list[tuple[Word, float | None]] = [
+            ("watch", self.watch_above),
+            ("sick", self.sick_above),
+            ("watch", self.watch_below),
+            ("sick", self.sick_below),
+        ]
+        return [(word, limit) for word, limit in every if limit is not None]
+
+    @property
+    def told(self) -> str:
+        """The rule in words."""
+        parts = [
+            f"{word} {side} {limit:g}"
+            for word, side, limit in (
+                ("watch", "above", self.watch_above),
+                ("sick", "above", self.sick_above),
+                ("watch", "below", self.watch_below),
+                ("sick", "below", self.sick_below),
+            )
+            if limit is not None
+        ]
+        said = f"{self.what}: {', '.join(parts) or 'shown, not judged'}"
+        said += f", {self.readings} readings in a row" if parts and self.readings > 1 else ""
+        return said + (f"; only {self.only}" if self.only else "")
+
+
+def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
+    """The rules, by sign: those of the package, with those of `file` laid over them.
+
+    Raises:
+        ConfigError: the file names an unknown sign or key, or a threshold that is no number.
+    """
+    own = resources.files("pellucid.vitals").joinpath("thresholds.toml").read_text("utf-8")
+    tables = _tables(tomllib.loads(own))
+    if file is not None:
+        try:
+            given = _tables(tomllib.loads(Path(file).read_text(encoding="utf-8")))
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"thresholds cannot be read from {file}: {error}") from None
+        for name, table in given.items():
+            if name not in tables:
+                raise ConfigError(
+                    f"{file}: there is no sign {name!r}; there are: {', '.join(tables)}"
+                )
+            tables[name] |= table
+    return {name: _rule(name, table) for name, table in tables.items()}
+
+
+def _tables(read: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """`[attention.max_logit]` and its like, by their dotted names."""
+    return {
+        f"{group}.{name}": dict(table)
+        for group, signs in read.items()
+        for name, table in cast("dict[str, dict[str, Any]]", signs).items()
+    }
+
+
+def _rule(name: str, table: dict[str, Any]) -> Rule:
+    keys = [field.name for field in fields(Rule) if field.name != "id"]
+    for key, value in table.items():
+        if key not in keys:
+            raise ConfigError(f"{name}: unknown key {key!r}; a rule has: {', '.join(keys)}")
+        if "_above" in key or "_below" in key:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"{name}.{key} must be a number, was {value!r}")
+            table[key] = float(value)
+    return Rule(id=name, **table)
+
+
+def _beyond(value: float, above: float | None, below: float | None) -> bool:
+    return (above is not None and value > above) or (below is not None and value < below)

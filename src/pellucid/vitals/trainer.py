@@ -1,0 +1,208 @@
+"""Watching pellucid's own training: the same watch, told what the loop already knows.
+
+Comes in: a job, as `runs` hands it to watchers, and the run's events. Goes out: `Vitals` events. It
+does not know how they are shown.
+
+Losses and norms of gradients are in the events already: they are not measured twice. The windows
+that words depend on are kept in `vitals.json` in the run's folder, by the steps of its checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.batches import (
+    IGNORED,
+    Batch,
+    LabelBatch,
+    PairBatch,
+    PreferenceBatch,
+    RolloutBatch,
+    TokenBatch,
+)
+from pellucid.checkpoints import write_text
+from pellucid.model import Transformer
+from pellucid.training import Event, Job, Observer, Vitals, Watcher, events, to_device
+from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.probe import Probe
+from pellucid.vitals.signs import Sign, rows
+from pellucid.vitals.watching import Watch
+
+_TOKENS, _ROWS = 512, 4
+#: Of how many rows the labels' entropies are estimated.
+_COUNTED_ROWS = 64
+#: Of how many checkpoints the windows are kept.
+_KEPT = 8
+
+
+def watcher(
+    *,
+    max_overhead: float | None = 0.02,
+    log: object = None,
+    thresholds: str | Path | None = None,
+) -> Watcher:
+    """What `pellucid.train(..., watchers=[...])` takes to watch a run for the five equations.
+
+    The arguments are those of `watch`.
+    """
+
+    def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
+        return _watched(job, tell, max_overhead, log, thresholds)
+
+    return look_into
+
+
+@contextmanager
+def _watched(
+    job: Job,
+    tell: Observer,
+    max_overhead: float | None,
+    log: object,
+    thresholds: str | Path | None,
+) -> Generator[Observer]:
+    size = job.settings.batch_size
+    first = job.batch(0, size)
+    watch = Watch(
+        job.model,
+        job.optimiser.parts,
+        probe=probe_of(job.model, _rows_for_a_look(first)),
+        reference=None,
+        clip_norm=job.settings.clip_norm,
+        max_overhead=max_overhead,
+        log=log,
+        thresholds=thresholds,
+    )
+    watch.judge.baselines = _baselines(job, first, size)
+    watch.told_elsewhere = {"gradient.norm"}
+    watch.stops_clock = True
+    with watch:
+        yield _Observer(watch, tell, job.plan.total_steps)
+
+
+class _Observer:
+    """Hands the run's events to a watch, and its signs to the run."""
+
+    def __init__(self, watch: Watch, tell: Observer, total: int) -> None:
+        self._watch = watch
+        self._tell = tell
+        self._total = total
+        self._new: tuple[int, Sequence[Sign]] | None = None
+        self._kept: Path | None = None
+        watch.listeners.append(self._keep)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case events.Started() | events.Resumed():
+                self._kept = Path(event.folder) / "vitals.json" if event.folder else None
+                if isinstance(event, events.Resumed):
+                    self._watch.updates = event.step
+                    self._recall(event.step)
+                self._watch.go_on()
+            case events.Logged():
+                first = event.step - len(event.losses) + 1
+                both = zip(event.losses, event.grad_norms, strict=True)
+                for step, (loss, norm) in enumerate(both, start=first):
+                    self._watch.judge.loss(step, loss)
+                    self._watch.judge.norm(step, norm)
+            case events.CheckpointSaved():
+                self._watch.flush()
+                self._remember(event.step)
+            case events.StepFinished():
+                if event.step == self._total:
+                    self._watch.flush()
+                self._say()
+                self._watch.go_on()
+            case _:
+                pass
+
+    def _keep(self, step: int, signs: Sequence[Sign]) -> None:
+        self._new = (step, signs)
+
+    def _say(self) -> None:
+        if self._new is None:
+            return
+        step, signs = self._new
+        self._new = None
+        self._tell(vitals_event(step, signs))
+
+    def _remember(self, step: int) -> None:
+        if self._kept is None:
+            return
+        states = _read(self._kept)
+        states[str(step)] = self._watch.state_dict()
+        kept = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_KEPT:])
+        write_text(self._kept, json.dumps(kept))
+
+    def _recall(self, step: int) -> None:
+        if self._kept is None:
+            return
+        states = {at: state for at, state in _read(self._kept).items() if int(at) <= step}
+        if str(step) in states:
+            self._watch.load_state_dict(states[str(step)])
+
+
+def vitals_event(step: int, signs: Sequence[Sign]) -> Vitals:
+    """Signs as the run records them."""
+    return Vitals(
+        step=step,
+        signs=tuple((sign.id, sign.equation, sign.value, sign.word, sign.step) for sign in signs),
+        rows=tuple((row.name, row.word or "") for row in rows(signs)),
+    )
+
+
+def probe_of(model: Transformer, batch: Batch) -> Probe:
+    """A look through the rows of a batch, of whatever kind it is."""
+    batch = to_device(batch, model.device)
+
+    def call() -> Tensor | None:
+        match batch:
+            case PairBatch():
+                encoded = model.encode(batch.source, padding=batch.source_padding)
+                return model(batch.ids, encoded=encoded)
+            case TokenBatch() if model.has_head:
+                return model(batch.ids, documents=batch.documents, padding=batch.padding)
+            case RolloutBatch() if model.has_head:
+                return model(batch.ids)
+            case TokenBatch() | LabelBatch():
+                model.hidden_states(batch.ids, padding=batch.padding)
+            case _:
+                pass
+        return None
+
+    match batch:
+        case PreferenceBatch():
+            return probe_of(model, batch.chosen)
+        case TokenBatch() | PairBatch() | RolloutBatch():
+            return Probe(call, batch.targets)
+        case _:
+            return Probe(call, None)
+
+
+def _rows_for_a_look(batch: Batch) -> Batch:
+    length = max(t.shape[1] for t in batch.named_tensors().values() if t.ndim > 1)
+    return batch.part(slice(0, min(batch.rows, _ROWS, max(1, _TOKENS // length))))
+
+
+def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:
+    """What the labels tell by themselves; None where they are no running text."""
+    if not isinstance(first, TokenBatch) or (first.targets != IGNORED).float().mean() < 0.5:
+        return None
+    later = [job.batch(place, size) for place in range(size, _COUNTED_ROWS, size)]
+    alike = [batch for batch in later if isinstance(batch, TokenBatch)]
+    targets = [batch.targets for batch in (first, *alike)]
+    width = max(t.shape[1] for t in targets)
+    filled = [torch.nn.functional.pad(t, (0, width - t.shape[1]), value=IGNORED) for t in targets]
+    return baselines(torch.cat(filled))
+
+
+def _read(file: Path) -> dict[str, Mapping[str, Any]]:
+    if not file.is_file():
+        return {}
+    return json.loads(file.read_text(encoding="utf-8"))

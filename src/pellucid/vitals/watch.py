@@ -1,0 +1,58 @@
+"""One line for any loop: `with watch(model, optimizer) as w`.
+
+Comes in: a model and its optimiser. Goes out: what watches them. It does not know how.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from pellucid.vitals.probe import Probe
+from pellucid.vitals.updates import Optimisers
+from pellucid.vitals.watching import Watch
+
+
+def watch(
+    model: nn.Module,
+    optimizer: Optimisers | None = None,
+    *,
+    probe: Probe | None = None,
+    reference: nn.Module | None = None,
+    clip_norm: float | None = None,
+    max_overhead: float | None = 0.02,
+    log: object = None,
+    thresholds: str | Path | None = None,
+) -> Watch:
+    """Watch a training for the five things that go wrong.
+
+        with pellucid.vitals.watch(model, optimizer) as w:
+            ...                      # the loop as it was
+            w.step(loss)             # may be left out: then the loss is not watched
+        print(w.report())
+
+    Args:
+        optimizer: one, or several that step together, in the order in which they step. Without
+            one, `w.step` says when an update is done, and gradients are not watched.
+        probe: fixed rows to look at the model through; by default the first batch's first rows.
+        reference: a model that this one is not to leave; called as this one is.
+        clip_norm: what gradients are clipped at, where they are.
+        max_overhead: of the training's time, at most; None for no bound.
+        log: where signs are written to: a path (.jsonl), a SummaryWriter, a wandb run, or a
+            function of a dict and a step.
+        thresholds: a TOML file laid over the package's own.
+
+    Raises:
+        ConfigError: the model has nothing to train, or an argument cannot be used.
+    """
+    return Watch(
+        model,
+        optimizer,
+        probe=probe,
+        reference=reference,
+        clip_norm=clip_norm,
+        max_overhead=max_overhead,
+        log=log,
+        thresholds=thresholds,
+    )

@@ -1,0 +1,279 @@
+"""Watching a training from outside: any model, any torch optimiser, any loop.
+
+Comes in: a model and its optimiser, as they are called by somebody's loop. Goes out: signs, and
+what it cost to have them. It changes nothing: not a weight, not a random number.
+
+An update is known by its optimiser's hooks. Some updates are looked at: gradients and the step they
+make every few, the model's inside (see `probe`) less often. How often is bounded by what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.errors import ConfigError
+from pellucid.vitals.anatomy import study
+from pellucid.vitals.capture import Capture
+from pellucid.vitals.judge import Judge
+from pellucid.vitals.labels import baselines
+from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.probe import Looking, Probe
+from pellucid.vitals.purse import Cost
+from pellucid.vitals.rounds import Rounds
+from pellucid.vitals.rules import rules_of
+from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.tape import Column, Tape
+from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
+
+
+class Watch:
+    """A training that is watched; see `watch`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimisers | None,
+        *,
+        probe: Probe | None,
+        reference: nn.Module | None,
+        clip_norm: float | None,
+        max_overhead: float | None,
+        log: object,
+        thresholds: str | Path | None,
+    ) -> None:
+        self._model = model
+        self._anatomy = study(model)
+        if not self._anatomy.parameters:
+            raise ConfigError("the model has no parameter that is trained: there is nothing to see")
+        self._optimisers = optimisers_of(optimizer)
+        self._updates = Updates(self._anatomy, self._optimisers)
+        self._judge = Judge(rules_of(thresholds))
+        self._tape = Tape()
+        device = next(iter(self._anatomy.parameters.values())).device
+        self._rounds = Rounds(max_overhead, device)
+        self._probe, self._looking = probe, None if probe is None else Looking(self._anatomy, probe)
+        self._reference = reference
+        self._judge.clip_norm = clip_norm
+        #: ids of what the judge is told by somebody who knows it better
+        self.told_elsewhere: set[str] = set()
+        #: whether all between an update and `go_on` is no training
+        self.stops_clock = False
+        self._logs: list[Log] = [] if log is None else [log_to(log)]
+        self._capture: Capture | None = None
+        self._handles: list[Any] = []
+        self._losses: list[Tensor] = []
+        self._predicted: Predicted | None = None
+        #: updates that are done
+        self.updates = 0
+        #: called with the step and its signs, whenever there are new ones
+        self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
+
+    # ---- attaching
+
+    def __enter__(self) -> Self:
+        if self._probe is None:
+            self._capture = Capture(self._model)
+        if self._optimisers:
+            first, last = self._optimisers[0], self._optimisers[-1]
+            self._handles = [
+                first.register_step_pre_hook(self._on_step(self._before)),
+                last.register_step_post_hook(self._on_step(self._after)),
+            ]
+        self._rounds.clock.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        if self._capture is not None:
+            self._capture.close()
+        self.flush()
+        self._rounds.clock.pause()
+
+    @staticmethod
+    def _on_step(call: Callable[[], None]) -> Callable[..., None]:
+        """What torch calls with an optimiser, its arguments and theirs: nothing of it is needed."""
+
+        def hook(*_: object) -> None:
+            call()
+
+        return hook
+
+    # ---- what a loop may say
+
+    def step(self, loss: Tensor | float | None = None) -> None:
+        """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
+        if loss is not None:
+            self._losses.append(
+                loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
+            )
+        if not self._optimisers:
+            self._before()
+            self._after()
+
+    def pause(self) -> None:
+        """What follows is not training: an evaluation, a checkpoint."""
+        self._rounds.clock.pause()
+
+    def go_on(self) -> None:
+        """Training goes on."""
+        self._rounds.clock.start()
+
+    def flush(self) -> None:
+        """Read what is on its way, and wait for it."""
+        self._take_losses()
+        self._hear(self._tape.turn(self.updates))
+        self._hear(self._tape.read())
+
+    # ---- what is known
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """The latest of each sign."""
+        return tuple(self._judge.signs.values())
+
+    @property
+    def judge(self) -> Judge:
+        """Who finds the words; to be told what is measured elsewhere."""
+        return self._judge
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What cannot be watched in this training, and why."""
+        found = {} if self._looking is None else dict(self._looking.missing)
+        if self._looking is None:
+            found["probe"] = "no batch has come by yet"
+        elif self._predicted is not None and self._predicted.targets is None:
+            found["predictions.certain"] = (
+                "what the model's outputs are to predict is not known: pass probe=Probe(...)"
+            )
+        if "loss.value" not in self._judge.signs:
+            found["loss.value"] = "no loss was handed over: call w.step(loss)"
+        if not self._optimisers:
+            found["gradient.norm"] = "no optimiser was given"
+        elif not self._updates.adaptive:
+            found["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
+        return found
+
+    @property
+    def cost(self) -> Cost:
+        """What watching has cost so far."""
+        return self._rounds.cost
+
+    def summary(self) -> tuple[Row, ...]:
+        """The five rows, with a word each."""
+        return rows(self.signs)
+
+    def report(self) -> str:
+        """The five rows and the cost, as text."""
+        cost = self.cost
+        lines = [told(row) for row in self.summary()]
+        lines.append(
+            f"watching took {cost.seconds:.2f} s, {cost.share:.1%} of the training's time, for "
+            f"{cost.looks} looks in {self.updates} updates"
+        )
+        return "\n".join(lines)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The windows that words depend on, as plain values, for a training that is resumed."""
+        return {"updates": self.updates, "judge": self._judge.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.updates = int(state["updates"])
+        self._rounds.go_on_after(self.updates)
+        self._judge.load_state_dict(state["judge"])
+
+    # ---- an update
+
+    def _before(self) -> None:
+        self._rounds.begin(self.updates + 1)
+        if self._optimisers:
+            self._judge.rate(float(self._optimisers[0].param_groups[0]["lr"]))
+        if self._rounds.at("gradients"):
+            with self._rounds.look("gradients"):
+                self._updates.before(self._tape)
+        if self._rounds.at("inside"):
+            with self._rounds.look("inside"):
+                self._look_inside()
+
+    def _after(self) -> None:
+        self.updates += 1
+        if self._rounds.at("gradients"):
+            with self._rounds.look("gradients"):
+                self._updates.after(self._tape)
+        if self._rounds.at("inside") and self._predicted is not None and self._looking is not None:
+            with self._rounds.look("inside"):
+                after = self._looking.glance()
+                if after is not None:
+                    self._predicted.moved_to(after, self._tape)
+        self._take_losses()
+        self._hear(self._tape.turn(self.updates))
+        if self.stops_clock:
+            self._rounds.clock.pause()
+
+    def _take_losses(self) -> None:
+        """The losses of the update's parts: those handed over, or those the model gave."""
+        given, capture = self._losses, self._capture
+        found = given or ([] if capture is None else capture.losses)
+        if found:
+            together = torch.stack([loss.float() for loss in found])
+            adds_up = not given and capture is not None and capture.adds_up
+            self._tape.put("loss", together.sum() if adds_up else together.mean())
+        given.clear()
+        if capture is not None:
+            capture.losses.clear()
+
+    def _look_inside(self) -> None:
+        if self._looking is None and self._capture is not None:
+            self._probe = self._capture.probe()
+            if self._probe is None:
+                return
+            self._looking = Looking(self._anatomy, self._probe)
+            if self._capture.labels is not None and self._capture.labels.ndim == 2:
+                self._judge.baselines = baselines(self._capture.labels)
+        if self._looking is None:
+            return
+        self._predicted = self._looking.look(self._tape)
+        if self._predicted is None:
+            return
+        if self._judge.guessing is None and self._predicted.targets is not None:
+            classes = self._predicted.logits.shape[-1]
+            self._judge.guessing = float(torch.tensor(classes).double().log())
+        self._compare(self._predicted)
+
+    def _compare(self, predicted: Predicted) -> None:
+        """How far the model is from its reference, asked anew: one that learns too is a fault."""
+        if self._reference is None or self._capture is None or self._looking is None:
+            return
+        call = self._capture.calling(self._reference)
+        reference = self._looking.glance(self._reference, call)
+        if reference is not None:
+            predicted.from_reference(reference, self._tape, first=self.updates == 0)
+
+    def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
+        """Judge what has arrived, a step old; tell it where it is more than a loss."""
+        if arrived is None:
+            return
+        step, readings = arrived
+        readings = [reading for reading in readings if reading[0].id not in self.told_elsewhere]
+        self._judge.read(step, readings)
+        if not any(column.id != "loss" for column, _ in readings):
+            return
+        for listener in self.listeners:
+            listener(step, self.signs)
+        for log in self._logs:
+            log(numbers(self.signs), step)
