@@ -150,9 +150,12 @@ def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
         assert end.value.code == 0
         return
     arguments = parser().parse_args(words)  # ends the test where a word is not known
-    table: dict[str, object] = {"base": "nano"}
-    if getattr(arguments, "objective", None) is not None:
-        goal = find_goal(arguments.objective)
+    name = (
+        "distillation" if hasattr(arguments, "teacher") else getattr(arguments, "objective", None)
+    )
+    table: dict[str, Any] = {"base": "nano"}
+    if name is not None:
+        goal = find_goal(name)
         table = {"base": goal.preset, "objective": encode(goal.objective)}
     run_from_table(table, find, getattr(arguments, "set", []))
 

@@ -1,0 +1,263 @@
+"""What two models look at while they write one translation, side by side, as an SVG file.
+
+    python -m benchmarks.recipes.translation_figure PAIR_RUN ONE_TEXT_RUN "English." "French."
+
+Weights are computed again, outside the model, from what goes into its attention layers: hooks see
+the inputs, and softmax(q k^T / sqrt(d_head)) is what the layer itself computes. Each row is a token
+that is written; it shows how much the model looks at each token it knows by then, as a mean over
+all heads of one layer, or of all layers.
+
+Comes in: two runs of docs/recipes/translation.md, a sentence and what is written of it. Goes out:
+docs/recipes/figures/translation-attention.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid import runs
+from pellucid.examples import ChatTemplate, template_for
+from pellucid.generation import encode
+from pellucid.model.attention import CrossAttention, MultiHeadAttention, split_heads
+from pellucid.text import Framing
+
+CELL, LABELS, TOP, GAP, LEFT = 22, 92, 212, 56, 20
+STYLE = """
+:root { color-scheme: light dark; --paper: #fcfcfa; --ink: #1c1d21; --soft: #5b5d66;
+  --line: #dcdcd6; --one: #1766a6; --two: #b4470b; --three: #6d5a8c; }
+@media (prefers-color-scheme: dark) { :root { --paper: #131417; --ink: #e9e9e6; --soft: #a3a6af;
+  --line: #2c2e34; --one: #74b9f0; --two: #f3a35f; --three: #bfa9e6; } }
+.paper { fill: var(--paper); }
+text { font: 13px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: var(--ink); }
+.title { font-size: 17px; font-weight: 600; } .says { fill: var(--soft); font-size: 12px; }
+.name { font-weight: 600; } .cell { stroke: var(--line); stroke-width: 1; fill: none; }
+.source { fill: var(--one); } .target { fill: var(--two); } .around { fill: var(--three); }
+.unseen { fill: var(--line); opacity: .5; }
+text.source, text.target, text.around { font-weight: 600; }
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What each written token (row) looked at (columns): weights, None where it cannot look."""
+
+    title: str
+    says: str
+    written: list[str]
+    looked_at: list[tuple[str, str]]
+    weights: list[list[float | None]]
+
+
+def main() -> None:
+    """Look twice, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("pair", "one_text", "source", "target"):
+        parser.add_argument(name)
+    parser.add_argument("--pair-layer", type=int, help="one layer, from 0; all by default")
+    parser.add_argument("--one-text-layer", type=int)
+    parser.add_argument("--out", default="docs/recipes/figures/translation-attention.svg")
+    given = parser.parse_args()
+    panels = [
+        of_pair(runs.load(given.pair), given.source, given.target, given.pair_layer),
+        of_one_text(runs.load(given.one_text), given.source, given.target, given.one_text_layer),
+    ]
+    for panel in panels:
+        say(panel)
+    Path(given.out).write_text(as_svg(panels, given.source), encoding="utf-8")
+
+
+def of_pair(run: runs.Run, source: str, target: str, layer: int | None) -> Seen:
+    """Cross-attention: from what is written to the encoder's states."""
+    tokenizer = run.tokenizer
+    read = Framing(tokenizer).ids_of(source)
+    ids = [tokenizer.begin_id, *tokenizer.encode(target)]
+    found: list[Tensor] = []
+
+    def look(module: CrossAttention, inputs: tuple[Any, ...]) -> None:
+        x, encoded = inputs[0], inputs[1]
+        q = split_heads(module.query(x), module.n_heads)
+        k = split_heads(module.key(encoded.states), module.n_kv_heads)
+        found.append(_softmax(q, k, module.scale, causal=False))
+
+    with hooked(run, CrossAttention, look), torch.no_grad():
+        run.model(torch.tensor([ids]), encoded=encode(run.model, [read]))
+    weights = _mean(found, layer)
+    return Seen(
+        title="encoder-decoder: cross-attention",
+        says=_layers(len(found), layer),
+        written=_words(run, [*ids[1:], tokenizer.end_id]),
+        looked_at=[(word, "source") for word in _words(run, read)],
+        weights=[list(row) for row in weights],
+    )
+
+
+def of_one_text(run: runs.Run, source: str, target: str, layer: int | None) -> Seen:
+    """Self-attention: from what is written to all that stands before it."""
+    tokenizer = run.tokenizer
+    before, behind = "Translate to French. English:", " French:"
+    with closing(ChatTemplate(template_for(None, run.folder), tokenizer)) as template:
+        told = template.conversation(
+            "the figure",
+            [
+                {"role": "user", "content": f"{before} {source}{behind}"},
+                {"role": "assistant", "content": target},
+            ],
+        )
+    ids = told.ids[:-1]  # the end is written, and nothing is written after it
+    first = told.supervised.index(1) - 1  # the place from which the first token is written
+    found: list[Tensor] = []
+
+    def look(module: MultiHeadAttention, inputs: tuple[Any, ...]) -> None:
+        x, positions, view = inputs[0], inputs[1], inputs[2]
+        q = split_heads(module.query(x), module.n_heads)
+        k = split_heads(module.key(x), module.n_kv_heads)
+        found.append(
+            _softmax(
+                positions.rotate(q, view), positions.rotate(k, view), module.scale, causal=True
+            )
+        )
+
+    with hooked(run, MultiHeadAttention, look), torch.no_grad():
+        run.model(torch.tensor([ids]))
+    weights = _mean(found, layer)
+    around = len(tokenizer.encode(before)) + 1, len(tokenizer.encode(behind))
+    kinds = ["around"] * around[0] + ["source"] * (first + 1 - sum(around))
+    kinds += ["around"] * around[1] + ["target"] * (len(ids) - first - 1)
+    rows = range(first, len(ids))
+    return Seen(
+        title="decoder alone: self-attention",
+        says=_layers(len(found), layer),
+        written=_words(run, [*ids[first + 1 :], tokenizer.end_id]),
+        looked_at=list(zip(_words(run, ids), kinds, strict=True)),
+        weights=[
+            [weight if place <= row else None for place, weight in enumerate(weights[row])]
+            for row in rows
+        ],
+    )
+
+
+class hooked:  # noqa: N801 - reads as a word in `with`
+    """Calls `look` with a layer and its inputs before each layer of a kind."""
+
+    def __init__(self, run: runs.Run, kind: type, look: Callable[..., None]) -> None:
+        assert run.model.decoder is not None
+        layers = [each for each in run.model.decoder.modules() if type(each) is kind]
+        self._handles = [layer.register_forward_pre_hook(look) for layer in layers]
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def _softmax(q: Tensor, k: Tensor, scale: float, *, causal: bool) -> Tensor:
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    scores = scale * q.float() @ k.float().transpose(-2, -1)
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    return torch.softmax(scores, dim=-1)[0]
+
+
+def _mean(found: Sequence[Tensor], layer: int | None) -> list[list[float]]:
+    """Over heads, and over layers where none is chosen: (written, looked at)."""
+    some = torch.stack(list(found)) if layer is None else found[layer][None]
+    weights: list[list[float]] = some.mean(dim=(0, 1)).tolist()
+    return weights
+
+
+def _layers(n: int, layer: int | None) -> str:
+    which = f"all {n} layers" if layer is None else f"layer {layer + 1} of {n}"
+    return f"mean over the heads of {which}"
+
+
+def _words(run: runs.Run, ids: Sequence[int]) -> list[str]:
+    names = {run.tokenizer.begin_id: "begin", run.tokenizer.end_id: "end"}
+    return [names.get(each) or run.tokenizer.token(each).strip() or "␣" for each in ids]
+
+
+def say(seen: Seen) -> None:
+    """The same in words: the three that each token looked at most."""
+    print(f"{seen.title}; {seen.says}")
+    for word, row in zip(seen.written, seen.weights, strict=True):
+        known = [(weight, column) for column, weight in enumerate(row) if weight is not None]
+        best = sorted(known, reverse=True)[:3]
+        print(f"  {word:12}", ", ".join(f"{seen.looked_at[c][0]} {w:.2f}" for w, c in best))
+
+
+def as_svg(panels: Sequence[Seen], source: str) -> str:
+    """The panels beside each other."""
+    x, parts = LEFT, list[str]()
+    for panel in panels:
+        parts += _panel(panel, x)
+        x += LABELS + CELL * len(panel.looked_at) + GAP
+    height = TOP + CELL * max(len(panel.written) for panel in panels) + 48
+    width = x - GAP + LEFT + 24
+    title = f"What is looked at while “{source}” becomes French"
+    says = "each row is a token that is written, each column what it may look at"
+    colours = "blue: the English; orange: the French so far; violet: what stands around them"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" '
+            f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+            f'<title id="title">{escape(title)}</title>',
+            f'<desc id="desc">{escape(says)}</desc>',
+            f"<style>{STYLE}</style>",
+            f'<path class="paper" d="M0 0H{width}V{height}H0Z"/>',
+            f'<text class="title" x="{LEFT}" y="34">{escape(title)}</text>',
+            f'<text class="says" x="{LEFT}" y="54">{escape(says)}; the stronger, the more</text>',
+            f'<text class="says" x="{LEFT}" y="72">{escape(colours)}</text>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def _panel(seen: Seen, x: int) -> list[str]:
+    left = x + LABELS
+    # the darkest cell of a panel is full
+    most = max(weight for row in seen.weights for weight in row if weight is not None)
+    parts = [
+        f'<text class="name" x="{x}" y="106">{escape(seen.title)}</text>',
+        f'<text class="says" x="{x}" y="124">{escape(seen.says)}</text>',
+    ]
+    for column, (word, kind) in enumerate(seen.looked_at):
+        at = left + CELL * column + CELL // 2 + 4
+        parts.append(
+            f'<text class="{kind}" x="{at}" y="{TOP - 8}" '
+            f'transform="rotate(-60 {at} {TOP - 8})">{escape(word)}</text>'
+        )
+    for row, (word, weights) in enumerate(zip(seen.written, seen.weights, strict=True)):
+        y = TOP + CELL * row
+        parts.append(
+            f'<text class="target" text-anchor="end" x="{left - 8}" y="{y + 15}">'
+            f"{escape(word)}</text>"
+        )
+        for column, weight in enumerate(weights):
+            place = f'x="{left + CELL * column}" y="{y}" width="{CELL}" height="{CELL}"'
+            if weight is None:
+                parts.append(f'<rect class="unseen" {place}/>')
+                continue
+            kind = seen.looked_at[column][1]
+            parts.append(
+                f'<rect class="{kind}" {place} opacity="{weight / most:.3f}">'
+                f"<title>{escape(word)} looks at {escape(seen.looked_at[column][0])}: "
+                f"{weight:.0%}</title></rect>"
+            )
+            parts.append(f'<rect class="cell" {place}/>')
+    return parts
+
+
+if __name__ == "__main__":
+    main()
