@@ -22,7 +22,7 @@ def _facts(given: Given) -> Iterator[Fact]:
     yield "data", f"{type(corpus).__name__}; {'; '.join(census['said'])}"
     for line in census["lines"]:
         name, _, rest = line.partition(" ")
-        yield ("rows", line) if name[:1].isdigit() else (name, rest)
+        yield (name, rest) if name in ("dropped", "truncated") else ("rows", line)
     examples = len(data.train) + len(data.held_out)
     share = len(data.held_out) / examples
     yield "held out", f"{len(data.held_out):,} of {examples:,} examples ({share:.1%})"
