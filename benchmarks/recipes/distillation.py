@@ -5,8 +5,8 @@
 The text is cut in two: the first 90% of its characters to train on, the last 10% to be judged by,
 which no model sees, the teacher included. Both ways train the same student
 (`distillation-student.toml`) with the teacher's tokenizer, from the same first weights and on the
-same tokens in the same order. Each way has its learning rate chosen for itself, from the same grid,
-by the first seed.
+same tokens in the same order. The learning rate is the one of a grid that is best for the student
+from scratch at the first seed; the distilled student takes it as it is.
 
 Comes in: a text. Goes out: a table, and a dated JSON file under benchmarks/results/. What is
 trained is kept in `--out`: where the command is stopped, it goes on after the last finished model.
@@ -45,7 +45,7 @@ class Plan:
     student_steps: int
     #: Learning rates as multiples of the preset's.
     rates: tuple[float, ...]
-    #: The first also chooses the learning rates.
+    #: The first also chooses the learning rate.
     seeds: tuple[int, ...]
     #: The share of the training text that students see; the teacher sees all of it.
     share: float = 1.0
@@ -86,20 +86,19 @@ def compare(text: Path, out: Path, plan: Plan) -> dict[str, Any]:
         )
         return found | {"rate": rate, "seed": seed}
 
-    first = plan.seeds[0]
-    tried = {way: [student(way, rate, first) for rate in plan.rates] for way in WAYS}
-    best = {
-        way: min(found, key=lambda run: run["loss_nats"])["rate"] for way, found in tried.items()
-    }
+    tried = [student(WAYS[0], rate, plan.seeds[0]) for rate in plan.rates]
+    best = min(tried, key=lambda run: run["loss_nats"])["rate"]
     found = {way: list[dict[str, Any]]() for way in WAYS}
     for seed in plan.seeds:
         for way in WAYS:
-            found[way].append(student(way, best[way], seed))
-    ways = {
-        way: {"tried": tried[way], "rate": best[way], "runs": found[way]} | spread(found[way])
-        for way in WAYS
+            found[way].append(student(way, best, seed))
+    return {
+        "teacher": taught,
+        "share": plan.share,
+        "rates_tried_from_scratch": tried,
+        "rate": best,
+        "students": {way: {"runs": found[way]} | spread(found[way]) for way in WAYS},
     }
-    return {"teacher": taught, "share": plan.share, "students": ways}
 
 
 def cut(text: Path, out: Path) -> tuple[Path, Path]:
@@ -202,7 +201,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where what is trained is kept")
     parser.add_argument("--teacher-steps", type=int, default=1000)
     parser.add_argument("--student-steps", type=int, default=200)
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.5, 1.0, 2.0])
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--share", type=float, default=1.0, help="of the text, for students")
     given = parser.parse_args()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pellucid.runs import Run, RunFolder, read_events
 from pellucid.training import Evaluated, Started
 from support.life import pretrain, tune, write_rows
+from support.pages import printed_anew
 
 REWARD = "support.life:short_and_finished"
 LEARNS = ("optimiser.learning_rate=0.01", "training.batch_size=8")
@@ -85,3 +87,13 @@ def test_real_rows_are_read_and_none_is_lost_in_silence(
         told = " ".join(value for name, value in facts if name in ("rows", "dropped", "truncated"))
         assert "24 rows" in told
         assert "examples" in told
+
+
+def test_the_reward_on_the_page_is_the_one_that_was_measured() -> None:
+    root = Path(__file__).parents[2]
+    page = root / "docs" / "recipes" / "whole-life.md"
+    text = page.read_text(encoding="utf-8")
+    assert printed_anew(text, page.name) == text
+    measured = (root / "benchmarks" / "recipes" / "rewards.py").read_text(encoding="utf-8")
+    (formula,) = re.findall(r"    return .*\n", text)
+    assert formula in measured

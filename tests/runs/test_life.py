@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load
 from pellucid.errors import ConfigError, Interrupted, NonFiniteError
+from pellucid.objectives import asked
 from pellucid.runs import RunFolder, read_events, verify_resume
+from pellucid.runs.data import open_data
+from pellucid.runs.tasks import Given
+from pellucid.runs.tasks.references import reference_of
 from pellucid.runs.verify import resume_until
 from pellucid.training import (
     CheckpointSaved,
@@ -78,14 +83,17 @@ def test_every_stage_resumes_bit_for_bit(
     base: Path, file: Path, tmp_path: Path, stage: str
 ) -> None:
     objective, choices = STAGES[stage]
-    tune(tmp_path / "straight", objective, base, file, **choices)
+    begun = tmp_path / "base"
+    shutil.copytree(base, begun)
+    tune(tmp_path / "straight", objective, begun, file, **choices)
 
     def press(event: Event) -> None:
         if isinstance(event, StepFinished) and event.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        tune(tmp_path / "stopped", objective, base, file, observers=[press], **choices)
+        tune(tmp_path / "stopped", objective, begun, file, observers=[press], **choices)
+    shutil.rmtree(begun)  # a run is whole without the one that it began as
     runs.resume(tmp_path / "stopped", reward=choices.get("reward"), show=False)
     ends = [load(RunFolder(tmp_path / n).shelf.latest()) for n in ("straight", "stopped")]
     for what in ("model", "optimiser", "random"):
@@ -126,6 +134,28 @@ def test_at_the_start_a_model_is_its_reference(
         assert update["margin"] == 0
     else:
         assert {update[name] for name in ("kl_exact", "kl_k1", "kl_k2", "kl_k3")} == {0.0}
+
+
+@pytest.mark.parametrize("lora", [2, None])
+def test_with_adapters_one_model_is_in_memory_and_without_them_two(
+    base: Path, file: Path, tmp_path: Path, lora: int | None
+) -> None:
+    run = tune(tmp_path / "run", "dpo", base, file, steps=2, lora=lora)
+    folder = RunFolder(run.folder)
+    given = Given(
+        run=run.config,
+        folder=folder,
+        model=run.model,
+        tokenizer=run.tokenizer,
+        data=open_data(folder, run.config),
+    )
+    ids = torch.tensor([[1, 2, 3]])
+    begun = runs.load(base).model
+    with torch.no_grad(), asked(reference_of(given), run.model) as other:
+        assert (other is run.model) == (lora is not None)
+        assert torch.equal(other(ids), begun(ids))
+    with torch.no_grad():
+        assert not torch.equal(run.model(ids), begun(ids))
 
 
 def test_a_model_that_is_compared_with_itself_has_no_dropout(

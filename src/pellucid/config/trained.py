@@ -6,7 +6,6 @@ Comes in: choices. Goes out: values that `pellucid.model.adapt` acts on. It does
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from pellucid.config.checks import at_least, fraction, positive
 from pellucid.errors import ConfigError
@@ -48,8 +47,3 @@ class LoRA:
 
 
 Trained = LastLayers | LoRA
-
-
-def is_meant(path: str, target: str) -> bool:
-    """Whether a target of LoRA means the layer at `path`: without a dot, it is met at its end."""
-    return fnmatchcase(path if "." in target else path.rpartition(".")[2], target)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import assert_never
 
 from pellucid.config import (
@@ -26,7 +27,6 @@ from pellucid.config import (
     Trained,
     Transformer,
 )
-from pellucid.config.trained import is_meant
 from pellucid.counting.formulas import Symbols, total, whole
 from pellucid.counting.layers import attention_symbols, stacks
 from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
@@ -84,7 +84,7 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
     terms = Counter[str]()
     n = 0
     for path, inputs, outputs, known in _linear_layers(model):
-        if any(is_meant(path, target) for target in lora.targets):
+        if any(_is_meant(path, target) for target in lora.targets):
             term = total(inputs, outputs)
             terms[term] += 1
             n += lora.rank * whole(term, known)
@@ -94,6 +94,11 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
     if new:
         formula = total(formula, new[0].formula)
     return Moving(n + whole_rows, n, n, formula)
+
+
+def _is_meant(path: str, target: str) -> bool:
+    """Whether a target means the layer at `path`: without a dot, it is met at its end."""
+    return fnmatchcase(path if "." in target else path.rpartition(".")[2], target)
 
 
 def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]]:

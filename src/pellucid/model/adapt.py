@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from pellucid.config.trained import is_meant
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -178,7 +178,11 @@ def is_adapter_tensor(name: str) -> bool:
 
 def names_matching(names: Iterable[str], target: str) -> list[str]:
     """The paths among `names` that a target means: without a dot, it is met at their ends."""
-    return [name for name in names if is_meant(name, target)]
+    return [
+        name
+        for name in names
+        if fnmatchcase(name if "." in target else name.rpartition(".")[2], target)
+    ]
 
 
 def _matched(layers: dict[str, nn.Linear], targets: list[str]) -> dict[str, nn.Linear]:

@@ -15,7 +15,7 @@ from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
 from pellucid.runs.tasks.judging import judged, some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.references import reference_of
+from pellucid.runs.tasks.references import copied, reference_of
 from pellucid.runs.tasks.task import Given, Task
 from pellucid.training import HeldOut, Precision
 
@@ -52,6 +52,7 @@ def preferring(given: Given) -> Task:
         guessing_nats=math.log(2),
         unit="pairs",
         facts=facts_of_examples(given),
+        asked=copied(given),
         example=example_of(order.batch(0, 1), spelled(tokenizer)),
         judge=judge,
     )

@@ -30,6 +30,13 @@ def reference_of(given: Given) -> Reference:
     return frozen(copy.eval().requires_grad_(False))
 
 
+def copied(given: Given) -> int:
+    """How many parameters lie in memory a second time, for `reference_of`."""
+    if adapters(given.model):
+        return 0
+    return sum(parameter.numel() for parameter in given.model.parameters())
+
+
 @contextmanager
 def _without(model: Transformer) -> Generator[Transformer]:
     with without_adapters(model):

@@ -24,7 +24,7 @@ from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
 from pellucid.runs.tasks.judging import some_of
 from pellucid.runs.tasks.read import facts_of_examples
-from pellucid.runs.tasks.references import reference_of
+from pellucid.runs.tasks.references import copied, reference_of
 from pellucid.runs.tasks.task import Given, Reward, Task
 from pellucid.training import HeldOut, Precision
 from pellucid.typed import to_list
@@ -76,6 +76,7 @@ def rewarded(given: Given) -> Task:
         guessing_nats=None,
         unit="answers",
         facts=(*facts_of_examples(given), ("reward", given.reward.name)),
+        asked=copied(given),
         judge=judge,
     )
 
