@@ -4,8 +4,9 @@
         --text wiki.valid.raw wiki.test.raw --out runs/spam
 
 One encoder is pretrained by masked language modelling; then classifiers are trained on from it and
-from nothing, with the same tokenizer, model, batches and length, on 500 labelled messages. The learning rate of each side is the best of three by the loss on messages that one run held
-out of its own training file. F1 of spam is counted on the fifth of the messages that none has seen.
+from nothing, with the same tokenizer, model, batches and length, on 500 labelled messages. The
+learning rate of each side is the best of three by the loss on messages that one run held out of its
+own training file. F1 of spam is counted on the fifth of the messages that none has seen.
 
 Comes in: the two data sets. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """
