@@ -147,7 +147,7 @@ def trained(folder: Path, judging_text: Path, **choices: Any) -> dict[str, Any]:
     run = runs.train(out=folder, show=False, **choices)
     seconds = time.perf_counter() - started
     processor = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
-    judged = runs.evaluate(run, [judging_text])
+    judged = runs.evaluate(run, [str(judging_text)])
     steps = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["total_steps"]
     found = {
         "loss_nats": judged.loss_nats,

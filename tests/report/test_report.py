@@ -91,7 +91,7 @@ def test_the_policy_forbids_all_but_this_very_style(html: str) -> None:
 
 def test_every_drawing_is_sound_and_tells_a_screen_reader_what_it_shows(html: str) -> None:
     drawings = re.findall(r"<svg.*?</svg>", html, re.S)
-    assert len(drawings) == 6
+    assert len(drawings) == 7
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     for drawing in drawings:

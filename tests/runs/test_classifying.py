@@ -18,7 +18,7 @@ from support.labelled import TINY, train_labelled, write_labelled, write_several
 
 SEVERAL = ("objective.multi_label=true",)
 RATE = 'optimiser={kind="AdamW", learning_rate=0.01, betas=[0.9, 0.99], eps=1e-8, weight_decay=0.0}'
-LASSO = 'penalties=[{kind="ElasticNet", l1=3.0, l2=0.1, parameters=["classifier.weight"]}]'
+LASSO = 'penalties=[{kind="ElasticNet", l1=0.3, l2=0.1, parameters=["classifier.weight"]}]'
 
 
 @pytest.fixture(scope="module")

@@ -121,11 +121,13 @@ def test_attach_follows_a_run_while_it_is_written(trained: Path, tmp_path: Path)
 
 
 def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -> None:
-    from pellucid.runs.choose import choose
+    from pellucid.runs.choose import Length, choose
 
     file = tmp_path / "small.toml"
     file.write_text('base = "gpt2"\nseed = 5\n[model]\nd_model = 96\n')
-    run = choose(["a.txt"], config_file=file, steps=7, settings=["model.decoder.n_layers=3"])
+    run = choose(
+        ["a.txt"], config_file=file, length=Length(steps=7), settings=["model.decoder.n_layers=3"]
+    )
     assert run.model.d_model == 96
     assert run.model.decoder.n_layers == 3
     assert run.seed == 5
@@ -133,7 +135,7 @@ def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -
     assert run.text.corpus == config.Files(paths=("a.txt",))
     assert choose(seed=9, config_file=file).seed == 9
     with pytest.raises(ConfigError, match="give one of them"):
-        choose(steps=1, minutes=1)
+        choose(length=Length(steps=1, minutes=1))
 
 
 @pytest.mark.parametrize("name", ["bert-base", "t5-small", "gpt2"])

@@ -45,22 +45,21 @@ def test_masked_tokens_resume_bit_for_bit(settings: tuple[str, ...], tmp_path: P
 
 
 def test_held_out_masks_are_the_same_at_each_evaluation_and_for_each_seed(tmp_path: Path) -> None:
-    found: list[list[float]] = []
+    over: set[int] = set()
     for seed in (1, 2):
         run = train_masked(
             tmp_path / f"run-{seed}",
             f"seed={seed}",
             "training.evaluate_every=1",
             'optimiser={kind="SGD", learning_rate=1e-30, momentum=0.0, l2=0.0}',
-            'model.initialisation.weights={kind="Normal", std=0.0}',
-            "model.initialisation.embedding_std=1e-30",
             steps=2,
         )
         events = read_events(RunFolder(run.folder).metrics)
         judged = [e for e in events if isinstance(e, Evaluated)]
         assert len({(e.loss_nats, e.over) for e in judged}) == 1
-        found.append([judged[0].over, judged[0].loss_nats])
-    assert found[0] == pytest.approx(found[1])
+        assert len(judged) == 3
+        over.add(judged[0].over)
+    assert len(over) == 1
 
 
 def test_a_sentence_that_is_repeated_is_filled_in(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def train_labelled(
     out: Path, data: Path, *, settings: Sequence[str] = (), **given: Any
 ) -> runs.Run:
     """A classifier of such texts; eight updates, if nothing else is said."""
-    length: dict[str, Any] = {} if "epochs" in given else {"steps": 8}
+    length: dict[str, Any] = {} if {"epochs", "steps"} & given.keys() else {"steps": 8}
     return runs.train(
         [data],
         objective="classification",

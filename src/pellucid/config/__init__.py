@@ -97,7 +97,7 @@ from pellucid.config.rows import (
     Prompts,
     Rows,
 )
-from pellucid.config.run import Run, run_from_table, run_to_toml
+from pellucid.config.run import Run, base_of, run_from_table, run_to_toml
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -237,6 +237,7 @@ __all__ = [
     "Words",
     "Xavier",
     "YaRN",
+    "base_of",
     "data_for",
     "decode",
     "encode",

@@ -75,11 +75,21 @@ def run_from_table(
             f"format: this config has format {written!r}, this version of pellucid reads format "
             f"{FORMAT}: use the version that wrote it, or start from a preset"
         )
-    base = table.pop("base", None)
+    base = base_of(table)
     if base is not None:
-        if not isinstance(base, str):
-            raise ConfigError(f"base: expected the name of a preset, was {base!r}")
         table = overlay(encode(find_base(base)), table)
     for text in assignments:
         table = overlay(table, assignment(text))
     return decode(Run, table, "")
+
+
+def base_of(table: Table) -> str | None:
+    """The preset that a table starts from, which is taken out of it.
+
+    Raises:
+        ConfigError: it is no name.
+    """
+    base = table.pop("base", None)
+    if base is None or isinstance(base, str):
+        return base
+    raise ConfigError(f"base: expected the name of a preset, was {base!r}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pellucid import config
-from pellucid.config import encode, overlay, run_from_table
+from pellucid.config import base_of, encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
 from pellucid.runs.folder import existing_folder, is_published
@@ -90,7 +90,7 @@ def choose(
         table: dict[str, Any] = _aimed(said, aim)
     else:
         above = dict(said)
-        table = encode(find(above.pop("base", base)))
+        table = encode(find(base_of(above) or base))
         if start is not None:  # a model is taken whole: nothing of the preset's stands below it
             table["model"] = {}
         for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):

@@ -66,11 +66,11 @@ def resume(
         if not allow_drift:
             same_reward(run.objective, folder, reward)
         rewards = find_reward(run.objective, reward)
+        tokenizer = Tokenizer.load(folder.tokenizer)
         data = open_data(folder, run)
         model = build_model(run, folder, torch.device(plan.device))
         if plan.compile:
             compile_blocks(model)
-        tokenizer = Tokenizer.load(folder.tokenizer)
         given = Given(
             run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=rewards
         )
