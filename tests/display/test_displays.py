@@ -87,6 +87,7 @@ def test_every_event_is_whole_lines_without_escape_codes(event: Event) -> None:
 
 def test_a_finished_step_alone_says_nothing() -> None:
     assert plain(StepFinished(step=3)) == ""
+    assert plain(events.Vitals(step=3, signs=(), rows=())) == ""
 
 
 def test_each_line_is_flushed_as_it_is_written() -> None:
@@ -521,5 +522,5 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_kind_of_event_is_covered_here() -> None:
-    kinds = {type(event) for event in KINDS} | {StepFinished}
+    kinds = {type(event) for event in KINDS} | {StepFinished, events.Vitals}
     assert kinds == set(events.Event.__args__)
