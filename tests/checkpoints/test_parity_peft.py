@@ -64,7 +64,8 @@ def ours_adapted(model: Transformer, lora: config.LoRA, seed: int = 3) -> Transf
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-@pytest.mark.parametrize("case", CASES)
+# a head for classes is trained whole, which an adapter alone does not hold: that is refused
+@pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("classes")])
 def test_peft_loads_our_adapter_and_says_our_numbers(
     case: str, targets: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pellucid.examples.columns import Column
 from pellucid.examples.example import Example, Refusal
@@ -31,6 +31,28 @@ NO_ROOM = Refusal("its prompt fills the window, and nothing of the answer is lef
 UNMARKED = Refusal("the template marks no answer in it")
 ALIKE = Refusal("chosen and rejected are the same")
 ALIKE_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
+
+
+class _Said(Protocol):
+    """Columns that can say which they are."""
+
+    @property
+    def said(self) -> list[str]: ...
+
+
+C = TypeVar("C", bound=_Said)
+
+
+class _Answered(Generic[C]):
+    """What all forms here are made of: columns, a template, the window they have to fit into."""
+
+    def __init__(self, columns: C, template: ChatTemplate, *, context_length: int) -> None:
+        self._columns, self._template, self._longest = columns, template, context_length
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        return [*self._columns.said, f"template: {self._template.template.said}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +88,8 @@ class ConversationColumns:
         return [] if isinstance(found, Refusal) else [each["content"] for each in found]
 
 
-class Conversations:
+class Conversations(_Answered[ConversationColumns]):
     """Columns "ids" and "supervised": 1 where a token is the assistant's, so to be predicted."""
-
-    def __init__(
-        self, columns: ConversationColumns, template: ChatTemplate, *, context_length: int
-    ) -> None:
-        self._columns, self._template, self._longest = columns, template, context_length
-
-    @property
-    def said(self) -> list[str]:
-        """What was chosen, in words to show."""
-        return [*self._columns.said, f"template: {self._template.template.said}"]
 
     def encode(self, row: Row) -> Example | Refusal:
         """The row as one example, cut at the window's end where it is longer."""
@@ -148,18 +160,8 @@ class PreferenceColumns:
         return [each["content"] for each in chats]
 
 
-class Preferences:
+class Preferences(_Answered[PreferenceColumns]):
     """Columns "prompt", "chosen" and "rejected"; both answers go on from the prompt's ids."""
-
-    def __init__(
-        self, columns: PreferenceColumns, template: ChatTemplate, *, context_length: int
-    ) -> None:
-        self._columns, self._template, self._longest = columns, template, context_length
-
-    @property
-    def said(self) -> list[str]:
-        """What was chosen, in words to show."""
-        return [*self._columns.said, f"template: {self._template.template.said}"]
 
     def encode(self, row: Row) -> Example | Refusal:
         """The row as a prompt with two answers, each cut where the window ends."""
@@ -219,18 +221,8 @@ class PromptColumns:
         return [each["content"] for each in self.chat(row)]
 
 
-class Prompts:
+class Prompts(_Answered[PromptColumns]):
     """The column "prompt", and the whole row as JSON for whoever judges the answer."""
-
-    def __init__(
-        self, columns: PromptColumns, template: ChatTemplate, *, context_length: int
-    ) -> None:
-        self._columns, self._template, self._longest = columns, template, context_length
-
-    @property
-    def said(self) -> list[str]:
-        """What was chosen, in words to show."""
-        return [*self._columns.said, f"template: {self._template.template.said}"]
 
     def encode(self, row: Row) -> Example | Refusal:
         """The row as a prompt; one that leaves no room for an answer is left out."""

@@ -42,7 +42,7 @@ class Pairs:
 
     def __init__(self, columns: PairColumns, tokenizer: Tokenizer, *, context_length: int) -> None:
         self._columns, self._tokenizer = columns, tokenizer
-        self._framed, self._longest = _Framed(tokenizer), context_length
+        self._framing, self._longest = Framing(tokenizer), context_length
 
     @property
     def said(self) -> list[str]:
@@ -56,16 +56,13 @@ class Pairs:
             return Refusal("it has no source")
         if not target.strip():
             return Refusal("it has no target")
-        read = self._framed.ids(source)
+        read = self._framing.ids_within(source, self._longest)
         written = [*self._tokenizer.encode(target), self._tokenizer.end_id]
         return Example(
-            ids={
-                "source": self._framed.cut(read, self._longest),
-                "target": written[: self._longest],
-            },
+            ids={"source": read.ids, "target": written[: self._longest]},
             group=source.strip(),
             row=row.number,
-            truncated=max(len(read), len(written)) > self._longest,
+            truncated=read.truncated or len(written) > self._longest,
             ends=len(written) <= self._longest,
         )
 
@@ -159,7 +156,7 @@ class Labelled:
         self, columns: LabelColumns, classes: Classes, tokenizer: Tokenizer, *, context_length: int
     ) -> None:
         self._columns, self.classes = columns, classes
-        self._framed, self._longest = _Framed(tokenizer), context_length
+        self._framing, self._longest = Framing.for_classes(tokenizer), context_length
         self._number = {name: number for number, name in enumerate(classes.names)}
 
     @property
@@ -186,32 +183,15 @@ class Labelled:
                     f"({listed(self.classes.names)}): mend the row, or name all classes"
                 )
         numbers = sorted({self._number[name] for name in names})
-        ids = self._framed.ids(text)
+        read = self._framing.ids_within(text, self._longest)
         every = [int(number in numbers) for number in range(len(self.classes.names))]
         return Example(
             ids={
-                "ids": self._framed.cut(ids, self._longest),
+                "ids": read.ids,
                 "label": every if self.classes.multi else numbers,
             },
             group=text.strip(),
             row=row.number,
-            truncated=len(ids) > self._longest,
+            truncated=read.truncated,
             classes=tuple(numbers),
         )
-
-
-class _Framed:
-    """Texts as an encoder reads them, whose last token stays where they are cut."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._framing = Framing(tokenizer)
-        self._frame = self._framing.ids_of("")
-
-    def ids(self, text: str) -> list[int]:
-        return self._framing.ids_of(text)
-
-    def cut(self, ids: list[int], longest: int) -> list[int]:
-        if len(ids) <= longest:
-            return ids
-        framed = ids[-1] == self._frame[-1]
-        return [*ids[: longest - 1], ids[-1]] if framed else ids[:longest]

@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
 from pellucid.errors import ConfigError
 from pellucid.presets import Goal, find, find_goal
-from pellucid.runs.folder import existing_folder, is_published
+from pellucid.runs.folder import home_of
 from pellucid.runs.load import read_toml
 from pellucid.runs.start import config_of
 
@@ -158,8 +158,7 @@ def _of_teacher(teacher: Path) -> dict[str, Any]:
 
 def _tokenizer_of(path: Path) -> dict[str, Any]:
     """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
-    folder = path if is_published(path) else existing_folder(path)[0].path
-    return encode(config.FromFile(path=str(folder)))
+    return encode(config.FromFile(path=str(home_of(path))))
 
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
 
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError, TextError
@@ -109,8 +110,14 @@ def _shares(run: Run, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
     run.model.eval()
     ids, padding = pad(rows, run.model.device)
     logits = run.model.class_logits(ids, padding=padding).cpu().double()  # MPS has no float64
-    several = has_several_labels(run)
-    return (torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)).numpy()
+    return shares_of(logits, several=has_several_labels(run)).numpy()
+
+
+def shares_of(
+    logits: Float[torch.Tensor, "*texts classes"], *, several: bool
+) -> Float[torch.Tensor, "*texts classes"]:
+    """The probability of each class: each by itself where a text may be of `several`."""
+    return torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)
 
 
 def _classified(

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pellucid import config
-from pellucid.errors import ConfigError, RunError, TextError
+from pellucid.errors import ConfigError, RunError
 from pellucid.examples import (
     Examples,
     StoredExamples,
     assemble_columns,
-    assemble_rows,
     assemble_template,
 )
 from pellucid.generation import Beams
@@ -30,9 +29,8 @@ from pellucid.runs.measures import Classified, need_sacrebleu, text_measures
 from pellucid.runs.pace import silent
 from pellucid.runs.ready import Data
 from pellucid.runs.rewards import find_reward
-from pellucid.runs.rows import encode_rows, stored
+from pellucid.runs.rows import encode_rows, read_rows, stored
 from pellucid.runs.tasks import Given, Reward, Task, Written, assemble_task
-from pellucid.text import Piped
 from pellucid.training import HeldOut
 
 #: More held-out text than there is.
@@ -176,9 +174,7 @@ def _examples(
 
 
 def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[Data, tuple[str, ...]]:
-    rows = list(assemble_rows(corpus, Piped()))
-    if not rows:
-        raise TextError(f"{', '.join(corpus.paths)}: there are no rows; pass files that have some")
+    rows = read_rows(corpus, silent)
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)

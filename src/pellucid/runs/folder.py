@@ -227,6 +227,15 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
     )
 
 
+def home_of(path: Path) -> Path:
+    """The folder of a run, of the run that a checkpoint is of, or of a published model.
+
+    Raises:
+        RunError: there is none of these.
+    """
+    return path if is_published(path) else existing_folder(path)[0].path
+
+
 def is_published(path: Path) -> bool:
     """Whether `path` is the folder of a published model, and not of a run."""
     return is_huggingface(path) and not (path / "config.toml").exists()

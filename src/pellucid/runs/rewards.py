@@ -60,10 +60,12 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
     Raises:
         ConfigError: none is named, or another.
     """
+    if not isinstance(objective, config.PolicyGradient):
+        return
     begun = (event for event in read_events(folder.metrics) if isinstance(event, Started))
     facts = {name: value for event in begun for name, value in event.facts}
     known = facts.get("reward")
-    if not isinstance(objective, config.PolicyGradient) or known in (None, name):
+    if known in (None, name):
         return
     if name is None:
         raise ConfigError(

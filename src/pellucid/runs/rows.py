@@ -36,7 +36,7 @@ from pellucid.examples import (
     held_out_of,
     write,
 )
-from pellucid.runs.folder import RunFolder, existing_folder, is_published
+from pellucid.runs.folder import RunFolder, home_of
 from pellucid.runs.pace import Say
 from pellucid.runs.ready import Ready
 from pellucid.runs.text import tokenizer_of
@@ -62,11 +62,11 @@ def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
     """
     say("reading the rows")
     corpus = rows_of(run)
-    rows = list(_counted(assemble_rows(corpus, Piped()), now, "reading the rows"))
-    if not rows:
-        raise TextError(f"{', '.join(corpus.paths)}: there are no rows; pass files that have some")
+    rows = read_rows(corpus, now)
     columns = assemble_columns(corpus, rows[0])
-    template = assemble_template(corpus, _beside_tokenizer(run.start))
+    # a template may lie beside the tokenizer
+    home = None if run.start is None else home_of(Path(run.start))
+    template = assemble_template(corpus, home)
     tokenizer = _tokenizer(run, columns, rows, template, say)
     say("encoding the rows")
     examples, facts = encode_rows(run, columns, rows, tokenizer, template, now)
@@ -79,6 +79,18 @@ def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
         return stored(folder, sides, facts)
 
     return Ready(tokenizer, fill, facts.classes)
+
+
+def read_rows(corpus: config.Rows, now: Say) -> list[Row]:
+    """All rows that a config names.
+
+    Raises:
+        TextError: they cannot be read, or there are none.
+    """
+    rows = list(_counted(assemble_rows(corpus, Piped()), now, "reading the rows"))
+    if not rows:
+        raise TextError(f"{', '.join(corpus.paths)}: there are no rows; pass files that have some")
+    return rows
 
 
 def rows_of(run: config.Run) -> config.Rows:
@@ -183,14 +195,6 @@ def _check_labels(objective: config.Objective, form: Labelled) -> None:
             "objective.multi_label is true, and each row has one label: leave it out, or say what "
             "parts them, such as --columns separator=;"
         )
-
-
-def _beside_tokenizer(start: str | None) -> Path | None:
-    """The folder that the tokenizer comes from, where a template may lie beside it."""
-    if start is None:
-        return None
-    path = Path(start)
-    return path if is_published(path) else existing_folder(path)[0].path
 
 
 def _counted(rows: Iterable[T], now: Say, what: str) -> Iterator[T]:

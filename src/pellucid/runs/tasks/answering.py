@@ -11,16 +11,15 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.examples import Answers, Bucketed, Examples, Packed, in_turn
+from pellucid.examples import Answers, Bucketed, Examples, Packed
 from pellucid.generation import Beams
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of, spelled
 from pellucid.runs.tasks.asking import Asking
-from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.judging import judge_by, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task, Written
 from pellucid.runs.tasks.writing import written
-from pellucid.training import HeldOut, Precision
 
 
 def answering(given: Given) -> Task:
@@ -37,10 +36,7 @@ def answering(given: Given) -> Task:
         rows = run.training.batch_size
         order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
 
-    def judge(side: Examples, precision: Precision) -> HeldOut:
-        batches = in_turn(side, collation, run.training.batch_size)
-        return judged(objective, given.model, batches, precision, unit="tokens")
-
+    judge = judge_by(given, objective, collation, "tokens")
     asking = Asking(given)
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
     return Task(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from pellucid import config
+from pellucid.objectives import assemble as assemble_objective
 from pellucid.runs.tasks.answering import answering
 from pellucid.runs.tasks.classifying import classifying
 from pellucid.runs.tasks.distilling import distilling
@@ -29,7 +30,7 @@ def assemble_task(given: Given) -> Task:
     objective = given.run.objective
     match objective:
         case config.NextToken():
-            return reading_on(given)
+            return reading_on(given, assemble_objective(objective))
         case config.MaskedTokens():
             return unmasking(given)
         case config.SpanCorruption():

@@ -17,9 +17,10 @@ import torch
 from pellucid import config
 from pellucid.examples import Bucketed, ClassLabels, Examples, in_turn
 from pellucid.objectives import assemble
+from pellucid.runs.classify import shares_of
 from pellucid.runs.example import example_of, spelled
 from pellucid.runs.measures import Classified, classification_measures
-from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.judging import judge_by, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Fact, Given, Task
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
@@ -49,10 +50,10 @@ def classifying(given: Given) -> Task:
         probabilities, labels = predicted(given, side, collation, precision)
         return classification_measures(probabilities, labels, head.classes or ())
 
+    by_texts = judge_by(given, objective, collation, "texts")
+
     def judge(side: Examples, precision: Precision) -> HeldOut:
-        found = judged(
-            objective, given.model, in_turn(side, collation, rows), precision, unit="texts"
-        )
+        found = by_texts(side, precision)
         return replace(found, measures={**found.measures, **classify(side, precision).measures})
 
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
@@ -89,7 +90,7 @@ def predicted(
         here = to_device(batch, model.device)
         with torch.no_grad(), autocast(model.device, precision):
             logits = model.class_logits(here.ids, padding=here.padding).float()
-        shares = torch.sigmoid(logits) if collation.several else torch.softmax(logits, dim=-1)
+        shares = shares_of(logits, several=collation.several)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
     return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))
@@ -102,7 +103,7 @@ def classified(
     model, ids = given.model, examples.columns["ids"][0].tolist()
     with torch.no_grad():
         logits = model.class_logits(torch.tensor([ids], device=model.device))[0].float()
-    shares = to_list(torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1))
+    shares = to_list(shares_of(logits, several=several))
     ranked = sorted(zip(classes, shares, strict=True), key=lambda pair: -pair[1])
     return Sampled(
         step=step,

@@ -19,12 +19,11 @@ from pellucid.runs.tasks.teachers import teacher_of
 def distilling(given: Given) -> Task:
     """Windows of a text, as without a teacher; judged by the text alone, as any language model."""
     teacher = teacher_of(given)
-    plain = reading_on(given)
+    plain = reading_on(given, assemble(given.run.objective, teacher=teacher.model))
     size = sum(parameter.numel() for parameter in teacher.model.parameters())
     said = f"{short(size)} parameters, {_share(given, size)}, SHA-256 {teacher.sha256[:12]}"
     return replace(
         plain,
-        objective=assemble(given.run.objective, teacher=teacher.model),
         facts=(*plain.facts, ("teacher", said)),
         asked=size,
     )

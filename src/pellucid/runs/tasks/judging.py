@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from pellucid.batches import Batch
-from pellucid.examples import Examples
+from pellucid.examples import Collation, Examples, in_turn
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
+from pellucid.runs.tasks.task import Given, Judge
 from pellucid.training import HeldOut, Precision, autocast, to_device
 
 
@@ -40,6 +41,16 @@ def judged(
     means = {name: float(value) / terms for name, value in sums.items()}
     loss_nats = means.pop("loss_nats")
     return HeldOut(loss_nats=loss_nats, over=terms, unit=unit, measures=means)
+
+
+def judge_by(given: Given, objective: Objective, collation: Collation[Batch], unit: str) -> Judge:
+    """What asks the objective about examples, in batches of about the same length."""
+
+    def judge(side: Examples, precision: Precision) -> HeldOut:
+        batches = in_turn(side, collation, given.run.training.batch_size)
+        return judged(objective, given.model, batches, precision, unit=unit)
+
+    return judge
 
 
 def some_of(examples: Examples, column: str, n_tokens: int) -> Examples:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.examples import Bucketed, Examples, TwoAnswers, in_turn
+from pellucid.examples import Bucketed, Examples, TwoAnswers
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of, spelled
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
-from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.judging import judge_by, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.references import copied, reference_of
 from pellucid.runs.tasks.task import Given, Task
@@ -32,9 +32,10 @@ def preferring(given: Given) -> Task:
     rows = run.training.batch_size
     order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
 
+    by_pairs = judge_by(given, objective, collation, "pairs")
+
     def judge(side: Examples, precision: Precision) -> HeldOut:
-        batches = in_turn(side, collation, rows)
-        found = judged(objective, given.model, batches, precision, unit="pairs")
+        found = by_pairs(side, precision)
         answers = (side.columns[name].lengths.max() for name in ("chosen", "rejected"))
         kl = drawer.kl_of(side, rows, int(max(answers)), precision)
         return replace(found, measures={**found.measures, "kl_exact": kl})

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.display.numbers import size
-from pellucid.objectives import assemble
+from pellucid.objectives import Objective
 from pellucid.runs.evaluation import evaluate_tokens, prefix
 from pellucid.runs.speak import speak
 from pellucid.runs.tasks.task import Fact, Given, Task
@@ -18,16 +18,12 @@ from pellucid.text import Order, PreparedText, Tally, Tokenizer
 from pellucid.training import HeldOut, Precision
 
 
-def reading_on(given: Given) -> Task:
+def reading_on(given: Given, objective: Objective) -> Task:
     """Windows of a text; judged by nats per token and bits per byte."""
     run, model, tokenizer, text = given.run, given.model, given.tokenizer, given.text
     order = text_order(run, text)
     return Task(
-        objective=assemble(
-            config.NextToken(label_smoothing=0.0, z_loss=0.0)
-            if isinstance(run.objective, config.Distillation)
-            else run.objective
-        ),
+        objective=objective,
         batch=order.batch,
         rows_per_epoch=order.windows_per_epoch,
         tokens_per_row=run.model.context_length,

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.examples import Bucketed, Examples, TwoTexts, in_turn
+from pellucid.examples import Bucketed, Examples, TwoTexts
 from pellucid.generation import Beams, encode
 from pellucid.objectives import assemble
 from pellucid.runs.example import example_of, spelled
 from pellucid.runs.speak import speak_after
-from pellucid.runs.tasks.judging import judged, some_of
+from pellucid.runs.tasks.judging import judge_by, some_of
 from pellucid.runs.tasks.read import facts_of_examples
 from pellucid.runs.tasks.task import Given, Task, Written
 from pellucid.runs.tasks.writing import written
-from pellucid.training import HeldOut, Precision, Sampled
+from pellucid.training import Sampled
 
 
 def rewriting(given: Given) -> Task:
@@ -30,10 +30,7 @@ def rewriting(given: Given) -> Task:
     rows = run.training.batch_size
     order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
 
-    def judge(side: Examples, precision: Precision) -> HeldOut:
-        batches = in_turn(side, collation, rows)
-        return judged(objective, given.model, batches, precision, unit="tokens")
-
+    judge = judge_by(given, objective, collation, "tokens")
     few = some_of(data.held_out, "target", run.training.evaluate_tokens)
     return Task(
         objective=objective,
