@@ -21,7 +21,7 @@ ROWS = (("softmax", "calm"), ("cross-entropy", ""), ("KL", ""), ("gradients", ""
 def event(step: int, value: float, word: str, read: int | None = None) -> Vitals:
     return Vitals(
         step=step,
-        signs=(("attention.max_logit", 1, value, word, read or step),),
+        signs=(("attention.max_logit", 1, value, word, read or step, ""),),
         rows=ROWS,
     )
 

@@ -34,7 +34,7 @@ def words(events: Sequence[Event]) -> dict[str, set[str]]:
     """Every word that was said of each sign, calm left out."""
     found: dict[str, set[str]] = {}
     for event in vitals(events):
-        for id, _, _, word, _ in event.signs:
+        for id, _, _, word, _, _ in event.signs:
             if word != "calm":
                 found.setdefault(id, set()).add(word)
     return found
@@ -229,7 +229,9 @@ def test_what_labels_tell_is_what_is_known_of_a_process() -> None:
 
 
 def test_vitals_survive_the_file() -> None:
-    event = Vitals(step=3, signs=(("a.b", 1, math.nan, "sick", 3),), rows=(("softmax", "sick"),))
+    event = Vitals(
+        step=3, signs=(("a.b", 1, math.nan, "sick", 3, ""),), rows=(("softmax", "sick"),)
+    )
     back = from_record(to_record(event))
     assert isinstance(back, Vitals)
     assert math.isnan(back.signs[0][2])

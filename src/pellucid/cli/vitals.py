@@ -52,8 +52,15 @@ def call(arguments: argparse.Namespace) -> None:
     if arguments.json:
         last = events[-1]
         signs = [
-            {"id": id, "equation": equation, "value": value, "word": word, "step": step}
-            for id, equation, value, word, step in last.signs
+            {
+                "id": id,
+                "equation": equation,
+                "value": value,
+                "word": word,
+                "step": step,
+                "where": at,
+            }
+            for id, equation, value, word, step, at in last.signs
         ]
         print_json({"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)})
         return

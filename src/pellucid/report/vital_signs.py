@@ -58,7 +58,7 @@ def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
     words: dict[str, str] = {}
     found: list[tuple[int, str]] = []
     for event in events:
-        for id, _, value, word, step in event.signs:
+        for id, _, value, word, step, _ in event.signs:
             if word != words.get(id, "calm"):
                 found.append((step, f"{id}: {word}, at {value:.4g}"))
             words[id] = word
@@ -82,7 +82,7 @@ def _section(
 
 
 def _chart(id: str, told: Said, events: Sequence[Vitals]) -> Chart | None:
-    every = {step: value for e in events for sign, _, value, _, step in e.signs if sign == id}
+    every = {step: value for e in events for sign, _, value, _, step, _ in e.signs if sign == id}
     points = tuple((step, value) for step, value in sorted(every.items()) if math.isfinite(value))
     if not every:
         return None

@@ -175,12 +175,13 @@ class Vitals:
     """What those who watch the update after which there were `step` say of it.
 
     Each sign is the latest of its kind: its id, its equation (1 to 5), its value, a word for it
-    (calm, watch or sick), and the update at which it was measured.
+    (calm, watch or sick), the update at which it was measured, and its place in the model, empty
+    where it has none.
     `rows` are the five equations' names and words; the word is empty where nothing was measured.
     """
 
     step: int
-    signs: tuple[tuple[str, int, float, str, int], ...]
+    signs: tuple[tuple[str, int, float, str, int, str], ...]
     rows: tuple[tuple[str, str], ...]
 
 

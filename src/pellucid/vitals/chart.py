@@ -21,7 +21,7 @@ def course(events: Sequence[Vitals], sign: str) -> list[tuple[int, float, str]]:
     readings = {
         step: (value, word)
         for event in events
-        for id, _, value, word, step in event.signs
+        for id, _, value, word, step, _ in event.signs
         if id == sign
     }
     return [(step, *reading) for step, reading in sorted(readings.items())]

@@ -152,7 +152,9 @@ def vitals_event(step: int, signs: Sequence[Sign]) -> Vitals:
     """Signs as the run records them."""
     return Vitals(
         step=step,
-        signs=tuple((sign.id, sign.equation, sign.value, sign.word, sign.step) for sign in signs),
+        signs=tuple(
+            (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.where) for sign in signs
+        ),
         rows=tuple((row.name, row.word or "") for row in rows(signs)),
     )
 

@@ -1,0 +1,79 @@
+"""A training as far as it is known, wherever it was trained: what causes are found from.
+
+Comes in: what a folder, a watch or somebody's log has. Goes out: one frozen `History`, in which what
+is not known is None or empty. It does not know where it came from, nor any cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pellucid import config
+from pellucid.diagnosis.finding import Finding
+
+#: (update, value) in the order of updates.
+Points = tuple[tuple[int, float], ...]
+
+
+class Reading(NamedTuple):
+    """One sign at one update: its value, its word (calm, watch, sick), and its place in the model."""
+
+    step: int
+    value: float
+    word: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """How it was trained, as far as that is known; None is "not known".
+
+    `learning_rate` is the highest there was. `norm` is where norms stand in a block. `decays` says
+    which parameters weight decay takes: all, or matrices alone. `unigram` and `bigram` are the
+    entropies of the labels, in nats.
+    """
+
+    vocab_size: int | None = None
+    n_layers: int | None = None
+    d_head: int | None = None
+    norm: Literal["pre", "post", "both", "none"] | None = None
+    residual: bool | None = None
+    dropout: float | None = None
+    optimiser: str | None = None
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    total_steps: int | None = None
+    betas: tuple[float, float] | None = None
+    eps: float | None = None
+    weight_decay: float | None = None
+    decays: Literal["all", "matrices"] | None = None
+    clip_norm: float | None = None
+    batch_tokens: int | None = None
+    precision: str | None = None
+    weights: str | None = None
+    pretrained: bool | None = None
+    objective: str | None = None
+    unigram: float | None = None
+    bigram: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was recorded of a training, and what probes found in its model.
+
+    `stopped` is the update at which a value was not finite, and what and where that was. `config` is
+    there for pellucid's own runs: patches are laid over it.
+    """
+
+    name: str
+    losses: Points = ()
+    held_out: Points = ()
+    grad_norms: Points = ()
+    rates: Points = ()
+    signs: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict[str, tuple[Reading, ...]])
+    facts: Facts = field(default_factory=Facts)
+    findings: tuple[Finding, ...] = ()
+    stopped: tuple[int, str, str] | None = None
+    config: config.Run | None = None
