@@ -1,7 +1,7 @@
 """A training as far as it is known, wherever it was trained: what causes are found from.
 
-Comes in: what a folder, a watch or somebody's log has. Goes out: one frozen `History`, in which what
-is not known is None or empty. It does not know where it came from, nor any cause.
+Comes in: what a folder, a watch or somebody's log has. Goes out: one frozen `History`, in which
+what is not known is None or empty. It does not know where it came from, nor any cause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Points = tuple[tuple[int, float], ...]
 
 
 class Reading(NamedTuple):
-    """One sign at one update: its value, its word (calm, watch, sick), and its place in the model."""
+    """One sign at one update: its value, its word (calm, watch, sick), its place in the model."""
 
     step: int
     value: float
@@ -63,8 +63,8 @@ class Facts:
 class History:
     """What was recorded of a training, and what probes found in its model.
 
-    `stopped` is the update at which a value was not finite, and what and where that was. `config` is
-    there for pellucid's own runs: patches are laid over it.
+    `stopped` is the update at which a value was not finite, and what and where that was. `config`
+    is there for pellucid's own runs: patches are laid over it.
     """
 
     name: str
