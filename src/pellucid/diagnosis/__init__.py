@@ -34,10 +34,12 @@ from pellucid.diagnosis.finding import (
     Severity,
     evidence,
     found,
+    limit,
     reaches,
     register,
     without,
 )
+from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
@@ -58,7 +60,11 @@ __all__ = [
     "Declared",
     "Evidence",
     "Examples",
+    "Facts",
     "Finding",
+    "History",
+    "Points",
+    "Reading",
     "Reported",
     "Severity",
     "Subject",
@@ -84,6 +90,7 @@ __all__ = [
     "evidence",
     "examples",
     "found",
+    "limit",
     "probe_batch",
     "probe_causality",
     "probe_chance",

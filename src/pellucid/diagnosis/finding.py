@@ -10,7 +10,7 @@ import json
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, cast, get_args
@@ -25,7 +25,10 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What the register says of a code: words for people, a threshold and where it comes from."""
+    """What the register says of a code: words for people, a threshold and where it comes from.
+
+    `limits` are the numbers in the threshold that the code is judged by, by their names.
+    """
 
     code: str
     title: str
@@ -34,6 +37,7 @@ class Code:
     threshold: str
     source: str
     fix: str
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +130,17 @@ def register() -> Mapping[str, Code]:
     return {code: Code(code=code, **_joined(words)) for code, words in table.items()}
 
 
-def _joined(words: Mapping[str, str]) -> dict[str, Any]:
-    return {key: " ".join(value.split()) for key, value in words.items()}
+def limit(code: str, name: str) -> float:
+    """A number that the register judges a code by."""
+    return register()[code].limits[name]
+
+
+def _joined(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of a code on one line each, and its limits as they are."""
+    return {
+        key: " ".join(value.split()) if isinstance(value, str) else value
+        for key, value in words.items()
+    }
 
 
 def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding]:
