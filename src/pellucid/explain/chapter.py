@@ -1,0 +1,139 @@
+"""What a chapter is: a plain sentence, pictures, receipts; the same for every face.
+
+Comes in: numbers. Goes out: frozen records that JSON can hold. It does not know how they are drawn,
+on a terminal or on a page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.explain.expressions import Expression, value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is chosen, once for everything: a token (the query), another one (the key), a layer, a
+    head, a feature, and a stack where there are two."""
+
+    token: int = -1
+    other: int = 0
+    layer: int = 0
+    head: int = 0
+    feature: int = 0
+    stack: Literal["decoder", "encoder"] = "decoder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One number of the model, its formula with the operands put in, and whether both agree.
+
+    `formula` is text with the operands' names, `model` the number that the model had. `source` is
+    the file and line in pellucid that computes it; `address` where it stands in the trace.
+    """
+
+    title: str
+    formula: str
+    expression: Expression
+    model: float
+    tolerance: float
+    address: str
+    source: str
+    dtype: str = "float32"
+
+    @property
+    def recomputed(self) -> float:
+        """What the formula comes to, in float64."""
+        return value(self.expression)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both are equal within the tolerance: relative where the number is above 1."""
+        return abs(self.recomputed - self.model) <= self.tolerance * max(1.0, abs(self.model))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The sentence's tokens in a row, each with a number: shown as shade and digits."""
+
+    title: str
+    pieces: tuple[str, ...]
+    ids: tuple[int, ...]
+    values: tuple[float, ...] = ()
+    unit: str = ""
+    kind: Literal["tokens"] = "tokens"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Numbers in rows and columns with their labels; what is hidden by a mask is None.
+
+    `scale` says how it is coloured: from 0 to the largest, or both ways from 0. `pooled` says in
+    words what was pooled or cut, and is empty where each cell is one number. `address` is where
+    [row, column] stands in the trace.
+    """
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    scale: Literal["sequential", "diverging"]
+    address: str
+    pooled: str = ""
+    kind: Literal["matrix"] = "matrix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Named numbers as bars, the most important first; `rest` sums up those that are not shown."""
+
+    title: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    unit: str = ""
+    rest: float | None = None
+    kind: Literal["bars"] = "bars"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of text and numbers under headings."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int, ...], ...]
+    kind: Literal["table"] = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """One or several curves over the same places."""
+
+    title: str
+    names: tuple[str, ...]
+    x: tuple[float, ...]
+    series: tuple[tuple[float, ...], ...]
+    x_unit: str
+    unit: str = ""
+    kind: Literal["lines"] = "lines"
+
+
+Picture = Tokens | Matrix | Bars | Table | Lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """One chapter at one place: a sentence, pictures, receipts, and what has to be added.
+
+    `part` is where it stands in the story. `notes` say what is pooled, cut, or does not add up.
+    """
+
+    id: str
+    number: int
+    part: Literal["forward", "backward", "update", "over time", "compare"]
+    title: str
+    sentence: str
+    pictures: tuple[Picture, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    notes: tuple[str, ...] = ()

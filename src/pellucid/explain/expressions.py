@@ -1,0 +1,126 @@
+"""Expressions with their operands: what a receipt is recomputed from, by whoever shows it.
+
+Comes in: numbers, with their names and addresses. Goes out: a tree of plain values that JSON can
+hold, its value in float64, its text. It knows no formula of any model: a tree says all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Operator = Literal[
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "pow",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+    "max",
+    "min",
+    "sum",
+    "dot",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An operand: a value, what it is called in the formula, and where in the trace it stands."""
+
+    value: float
+    name: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A row of operands, for `sum`, `max` and `dot`."""
+
+    values: tuple[float, ...]
+    name: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operator, applied. `sum`, `max`, `min` take one vector or several numbers; `dot` takes
+    two vectors."""
+
+    operator: Operator
+    arguments: tuple[Expression, ...]
+
+
+Expression = Number | Vector | Apply
+
+_OF_NUMBERS: dict[Operator, Callable[..., float]] = {
+    "add": lambda *x: math.fsum(x),
+    "sub": lambda a, b: a - b,
+    "mul": lambda *x: math.prod(x),
+    "div": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "pow": lambda a, b: a**b,
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "sin": math.sin,
+    "cos": math.cos,
+}
+_OF_ROWS: dict[Operator, Callable[[Sequence[float]], float]] = {
+    "sum": math.fsum,
+    "max": max,
+    "min": min,
+}
+
+
+def value(expression: Expression) -> float:
+    """What a tree comes to, in float64.
+
+    Raises:
+        ValueError: an operator was given what it does not take.
+    """
+    match expression:
+        case Number():
+            return expression.value
+        case Vector():
+            raise ValueError("a vector has no single value: it stands within sum, max, min or dot")
+        case Apply("dot", (Vector(left), Vector(right))):
+            return math.fsum(a * b for a, b in zip(left, right, strict=True))
+        case Apply("sum" | "max" | "min" as name, (Vector(row),)):
+            return _OF_ROWS[name](row)
+        case Apply("sum" | "max" | "min" as name, parts):
+            return _OF_ROWS[name]([value(part) for part in parts])
+        case Apply(name, parts) if name in _OF_NUMBERS:
+            return _OF_NUMBERS[name](*(value(part) for part in parts))
+        case _:
+            raise ValueError(f"{expression.operator} does not take these arguments")
+
+
+def plain(expression: Expression) -> dict[str, Any]:
+    """The tree as JSON can hold it.
+
+    A number is `{"value", "name", "at"}`, a vector `{"values", "name", "at"}`, an operator
+    `{"op", "of"}`; empty names and addresses are left out.
+    """
+    match expression:
+        case Apply(name, parts):
+            return {"op": name, "of": [plain(part) for part in parts]}
+        case Number():
+            found: dict[str, Any] = {"value": expression.value}
+        case Vector():
+            found = {"values": list(expression.values)}
+    if expression.name:
+        found["name"] = expression.name
+    if expression.address:
+        found["at"] = expression.address
+    return found
