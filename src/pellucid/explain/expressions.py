@@ -7,6 +7,7 @@ hold, its value in float64, its text. It knows no formula of any model: a tree s
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -55,19 +56,19 @@ class Apply:
     """An operator, applied. `sum`, `max`, `min` take one vector or several numbers; `dot` takes
     two vectors."""
 
-    operator: Operator
+    name: Operator
     arguments: tuple[Expression, ...]
 
 
 Expression = Number | Vector | Apply
 
 _OF_NUMBERS: dict[Operator, Callable[..., float]] = {
-    "add": lambda *x: math.fsum(x),
-    "sub": lambda a, b: a - b,
-    "mul": lambda *x: math.prod(x),
-    "div": lambda a, b: a / b,
-    "neg": lambda a: -a,
-    "pow": lambda a, b: a**b,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "pow": math.pow,
     "exp": math.exp,
     "log": math.log,
     "sqrt": math.sqrt,
@@ -103,7 +104,7 @@ def value(expression: Expression) -> float:
         case Apply(name, parts) if name in _OF_NUMBERS:
             return _OF_NUMBERS[name](*(value(part) for part in parts))
         case _:
-            raise ValueError(f"{expression.operator} does not take these arguments")
+            raise ValueError(f"{expression.name} does not take these arguments")
 
 
 def plain(expression: Expression) -> dict[str, Any]:
