@@ -7,7 +7,6 @@ hold, its value in float64, its text. It knows no formula of any model: a tree s
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -62,13 +61,8 @@ class Apply:
 
 Expression = Number | Vector | Apply
 
-_OF_NUMBERS: dict[Operator, Callable[..., float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "neg": operator.neg,
-    "pow": math.pow,
+_OF_ONE: dict[Operator, Callable[[float], float]] = {
+    "neg": lambda a: -a,
     "exp": math.exp,
     "log": math.log,
     "sqrt": math.sqrt,
@@ -76,6 +70,13 @@ _OF_NUMBERS: dict[Operator, Callable[..., float]] = {
     "erf": math.erf,
     "sin": math.sin,
     "cos": math.cos,
+}
+_OF_TWO: dict[Operator, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "pow": math.pow,
 }
 _OF_ROWS: dict[Operator, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
@@ -101,8 +102,10 @@ def value(expression: Expression) -> float:
             return _OF_ROWS[name](row)
         case Apply("sum" | "max" | "min" as name, parts):
             return _OF_ROWS[name]([value(part) for part in parts])
-        case Apply(name, parts) if name in _OF_NUMBERS:
-            return _OF_NUMBERS[name](*(value(part) for part in parts))
+        case Apply(name, (part,)) if name in _OF_ONE:
+            return _OF_ONE[name](value(part))
+        case Apply(name, (left, right)) if name in _OF_TWO:
+            return _OF_TWO[name](value(left), value(right))
         case _:
             raise ValueError(f"{expression.name} does not take these arguments")
 
