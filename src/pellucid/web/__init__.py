@@ -1,0 +1,12 @@
+"""The page: a sentence walked through a run, shown to a browser on this machine or kept in one file.
+
+Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an HTML file. It does
+not know how any number is computed.
+"""
+
+from pellucid.web.asks import Ask
+from pellucid.web.onefile import framed, one_page, write_page
+from pellucid.web.session import Session
+from pellucid.web.shelf import Shelf
+
+__all__ = ["Ask", "Session", "Shelf", "framed", "one_page", "write_page"]

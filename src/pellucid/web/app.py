@@ -1,0 +1,132 @@
+"""The web face: the same questions over HTTP, and the page's files.
+
+Comes in: HTTP requests. Goes out: responses. It computes nothing; it does not know what an answer
+means.
+
+Work runs in a thread. One question at a time is worked on; a few wait, more are told that it is
+busy. When the browser gives up, the work stops at the next layer.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import threading
+from collections.abc import Sequence
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pellucid.errors import PellucidError
+from pellucid.web.asks import AskError, ask_of
+from pellucid.web.assets import files
+from pellucid.web.policy import LOCAL, Guard
+from pellucid.web.session import Session
+from pellucid.web.stopping import Stopped, stop
+
+_log = logging.getLogger(__name__)
+
+#: Questions that are worked on or wait, of everybody together.
+AT_ONCE = 16
+#: A question is a sentence and a few numbers.
+_LARGEST_QUESTION = 200_000
+_BUSY = "the page is busy with other questions: try again in a moment"
+_BROKEN = "something in pellucid failed while it answered; the terminal it runs in says what"
+
+
+def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = None) -> Starlette:
+    """The application. `token` is asked for where it is given."""
+    assets = files()
+    places = anyio.CapacityLimiter(AT_ONCE)
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        found = assets.get(name)
+        if found is None:
+            return _refused("there is no such page here: open the address without a path", 404)
+        return Response(found.content, media_type=found.kind)
+
+    async def ask(request: Request) -> Response:
+        if places.available_tokens < 1:
+            return _refused(_BUSY, 503)
+        async with places:
+            try:
+                question = ask_of(json.loads(await _body(request)))
+                return await _answered(request, session, question)
+            except ValueError:
+                return _refused("the question is not JSON: load the page again", 400)
+            except Stopped:
+                return Response(status_code=499)
+            except PellucidError as error:
+                return _refused(str(error), 400)
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except Exception:
+                _log.exception("a question could not be answered")
+                return _refused(_BROKEN, 500)
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/ask", ask, methods=["POST"]),
+            Route("/{name}", page),
+        ],
+        middleware=[
+            Middleware(Guard, hosts=hosts, token=token),
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
+        ],
+    )
+
+
+async def _body(request: Request) -> bytes:
+    said = bytearray()
+    async for chunk in request.stream():
+        said += chunk
+        if len(said) > _LARGEST_QUESTION:
+            raise AskError("the question is too long: shorten the sentence")
+    return bytes(said)
+
+
+async def _answered(request: Request, session: Session, question: object) -> Response:
+    """Work in a thread, and stop it where the browser has gone."""
+    from pellucid.web.asks import Ask
+
+    assert isinstance(question, Ask)
+    given_up = threading.Event()
+    answers: list[bytes] = []
+
+    def work() -> bytes:
+        stop.set(given_up)
+        return contextvars.copy_context().run(session.answer, question)
+
+    async def watch(done: anyio.Event) -> None:
+        while not done.is_set():
+            if await request.is_disconnected():
+                given_up.set()
+                return
+            with anyio.move_on_after(0.2):
+                await done.wait()
+
+    failed: list[Exception] = []
+    done = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, done)
+        try:
+            answers.append(await run_sync(work))
+        except Exception as error:  # out of the group as itself, not as a group of errors
+            failed.append(error)
+        done.set()
+    if failed:
+        raise failed[0]
+    return Response(answers[0], media_type="application/json")
+
+
+def _refused(why: str, status: int) -> Response:
+    return JSONResponse({"error": why}, status_code=status)

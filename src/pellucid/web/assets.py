@@ -1,0 +1,37 @@
+"""The page's own files, as they lie in the package: read once, served from memory.
+
+Comes in: a name. Goes out: bytes and their kind. It does not know what is in them. No name leads
+out of the folder: only names that are listed are answered.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import NamedTuple
+
+#: What a browser is told a file is. Never asked of the system: on some, a registry says that
+#: JavaScript is plain text, and a browser then refuses to run it.
+_KINDS = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+class File(NamedTuple):
+    """A file of the page."""
+
+    content: bytes
+    kind: str
+
+
+def files() -> dict[str, File]:
+    """The page's files by name."""
+    folder = resources.files("pellucid.web") / "static"
+    found: dict[str, File] = {}
+    for each in sorted(folder.iterdir(), key=lambda path: path.name):
+        ending = each.name.rpartition(".")[2]
+        if ending in _KINDS:
+            found[each.name] = File(each.read_bytes(), _KINDS[ending])
+    return found

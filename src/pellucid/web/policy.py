@@ -1,0 +1,94 @@
+"""Who may speak with the page's server, and what the page may do: headers and refusals.
+
+Comes in: requests. Goes out: requests that may pass, responses with their headers. It does not know
+what is asked.
+
+The page runs nothing and fetches nothing but its own: `default-src 'self'`. A name that another
+site made to point here (DNS rebinding) is refused by the host it says; a form of another site by
+its origin; on a wider address, whoever lacks the token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+#: Nothing from elsewhere, nothing inline, no frame around it.
+POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-cache"),
+)
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_COOKIE = "pellucid-token"
+
+
+class Guard:
+    """Refuses who may not ask, and puts the headers on every response."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str], token: str | None) -> None:
+        self._app, self._hosts, self._token = app, tuple(hosts), token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        cookies: list[tuple[bytes, bytes]] = []
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS, *cookies]
+            await send(message)
+
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            said = JSONResponse({"error": refusal}, status_code=403)
+            await said(scope, receive, with_headers)
+            return
+        if self._token is not None and _told(scope) == self._token:
+            said_once = f"{_COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+            cookies.append((b"set-cookie", said_once.encode()))
+        await self._app(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> str | None:
+        host = _without_port(headers.get("host", ""))
+        if host not in self._hosts:
+            return f"this server does not answer to the name {host!r}: open the address it printed"
+        if scope["method"] == "POST":
+            origin = headers.get("origin")
+            if origin is None or urlsplit(origin).netloc != headers.get("host"):
+                return "the question came from another page: open the address that was printed"
+        if self._token is not None and not self._knows(scope, headers):
+            return "the token is missing: open the whole address that was printed"
+        return None
+
+    def _knows(self, scope: Scope, headers: dict[str, str]) -> bool:
+        assert self._token is not None
+        pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+        said = [value for name, _, value in pairs if name == _COOKIE]
+        given = [*said, _told(scope)]
+        return any(secrets.compare_digest(each.encode(), self._token.encode()) for each in given)
+
+
+def _told(scope: Scope) -> str:
+    """The token in the address, where there is one."""
+    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

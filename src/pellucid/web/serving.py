@@ -1,0 +1,94 @@
+"""A server on this machine: an address, and the page behind it until it is stopped.
+
+Comes in: a session, a host, a port. Goes out: the address. It does not know what is served.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+import uvicorn
+
+from pellucid.errors import PellucidError
+from pellucid.web.app import app
+from pellucid.web.policy import LOCAL
+from pellucid.web.session import Session
+
+HOST = "127.0.0.1"
+PORT = 7357
+_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    session: Session,
+    *,
+    host: str = HOST,
+    port: int | None = None,
+    ready: Callable[[str], None] = lambda address: None,
+    fragment: str = "",
+) -> None:
+    """Serve until interrupted; `ready` is told the address once it can be opened.
+
+    Without a port the usual one is taken, or a free one where that is in use. Bound wider than this
+    machine, the page asks for a token, which is part of the address.
+
+    Raises:
+        PellucidError: the port is in use or not allowed, or the host is not of this machine.
+    """
+    with closing(_bound(host, port)) as bound:
+        taken = bound.getsockname()[1]
+        wide = host not in _LOCAL_HOSTS
+        token = secrets.token_urlsafe(18) if wide else None
+        named = f"[{host}]" if ":" in host else host
+        hosts = [*LOCAL, named, *_own_names()] if wide else LOCAL
+        shown = socket.gethostname() if host in ("0.0.0.0", "::") else named
+        address = f"http://{shown}:{taken}/" + (f"?token={token}" if token else "") + fragment
+        config = uvicorn.Config(
+            app(session, hosts=hosts, token=token), log_level="warning", lifespan="off"
+        )
+        server = uvicorn.Server(config)
+        ready(address)
+        server.run(sockets=[bound])
+
+
+def _own_names() -> list[str]:
+    """What this machine is called by others on its network."""
+    name = socket.gethostname()
+    try:
+        return [name, *socket.gethostbyname_ex(name)[2]]
+    except OSError:
+        return [name]
+
+
+def _bound(host: str, port: int | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (PORT, 0) if port is None else (port,):
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, wanted))
+        except (OSError, OverflowError) as error:
+            bound.close()
+            if port is None and wanted == PORT and isinstance(error, OSError):
+                continue
+            raise PellucidError(_why(host, wanted, error)) from None
+        return bound
+    raise PellucidError(f"no port is free on {host}: close another program")
+
+
+def _why(host: str, port: int, error: OSError | OverflowError) -> str:
+    import errno
+
+    if isinstance(error, OverflowError):
+        return f"a port is a number from 0 to 65535, not {port}: leave --port out to take a free one"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is in use, perhaps by another page of pellucid: choose another with "
+            "--port, or leave --port out to take a free one"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} needs rights that this user does not have: choose one above 1023"
+    return f"{host} cannot be listened on ({error.strerror or error}): leave --host out"

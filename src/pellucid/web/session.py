@@ -1,0 +1,127 @@
+"""The core behind every face of the page: a question in, plain values out; no socket.
+
+Comes in: an `Ask`. Goes out: what JSON can hold. It does not know who asks: a browser, a notebook,
+a file that is being written.
+
+Sentences that were read are kept, the last few; they hold the residual stream and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from pellucid.errors import PellucidError
+from pellucid.version import __version__
+from pellucid.web.asks import Ask, AskError, Reading, Scale
+from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
+from pellucid.web.reading import open_sentence
+from pellucid.web.shelf import Shelf
+from pellucid.web.stopping import stoppable
+from pellucid.web.told import Opener, Told
+from pellucid.web.views import overview, prediction, thumbnails_of
+
+#: How many sentences are kept, each with its layers' states.
+KEPT = 8
+
+
+class Session:
+    """Runs and sentences that were read; safe to ask from several threads."""
+
+    def __init__(self, shelf: Shelf, opener: Opener = open_sentence, *, kept: int = KEPT) -> None:
+        self.shelf = shelf
+        self._open, self._kept = opener, kept
+        self._read: OrderedDict[Any, Told] = OrderedDict()
+        self._lock = threading.Lock()
+        # one at a time: hooks on a model hear whoever runs it
+        self._working = threading.Lock()
+
+    def get(self, ask: Ask) -> Plain:
+        """The answer.
+
+        Raises:
+            PellucidError: there is none; the message is for the person before the page.
+        """
+        if ask.kind == "runs":
+            return {"version": __version__, "runs": self.shelf.listed()}
+        run = self.shelf.load(ask.read.run, ask.read.checkpoint)
+        with self._working, stoppable(run.model):
+            told = self._told(ask)
+            if ask.kind == "overview":
+                return overview(told) | {"about": self.shelf.about(run)}
+            if ask.kind == "prediction":
+                base = self._one(ask.read, (), None) if ask.scales else None
+                return prediction(told, ask.place.token, base)
+            self._look_for(told, ask)
+            if ask.kind == "thumbnails":
+                place = ask.place
+                return {"thumbnails": thumbnails_of(told, place.stack, place.layer)}
+            return self._chapter(told, ask)
+
+    def answer(self, ask: Ask) -> bytes:
+        """The answer as JSON in UTF-8.
+
+        Raises:
+            PellucidError: there is none, or it would be too large to send.
+        """
+        said = json.dumps(self.get(ask), ensure_ascii=False, allow_nan=False).encode()
+        if len(said) > LARGEST_RESPONSE:
+            raise PellucidError(
+                f"the answer would have {len(said) / 1e6:.1f} MB, and at most "
+                f"{LARGEST_RESPONSE / 1e6:.0f} MB are sent: choose a shorter sentence"
+            )
+        return said
+
+    def _chapter(self, told: Told, ask: Ask) -> Plain:
+        names = [heading.id for heading in told.contents()]
+        if ask.chapter not in names:
+            raise AskError(
+                f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}"
+            )
+        return chapter_of(told.chapter(ask.chapter, ask.place))
+
+    def _told(self, ask: Ask) -> Told:
+        versus = None if ask.versus is None else self._one(ask.versus, (), None)
+        return self._one(ask.read, ask.scales, versus)
+
+    def _one(self, reading: Reading, scales: tuple[Scale, ...], versus: Told | None) -> Told:
+        if not reading.sentence.strip():
+            raise AskError("the sentence is empty: write a few words to see them read")
+        run = self.shelf.load(reading.run, reading.checkpoint)
+        key = (reading, str(run.checkpoint), scales, id(versus) if versus else None)
+        with self._lock:
+            if key in self._read:
+                self._read.move_to_end(key)
+                return self._read[key]
+        told = self._open(run, reading.sentence, scales, versus)
+        with self._lock:
+            self._read[key] = told
+            while len(self._read) > self._kept:
+                self._read.popitem(last=False)
+        return told
+
+    @staticmethod
+    def _look_for(told: Told, ask: Ask) -> None:
+        """Refuse a place that is not there, in words.
+
+        Raises:
+            PellucidError: the sentence has no such token, or the model no such layer or head.
+        """
+        place, n = ask.place, len(told.ids)
+        heads = told.heads.get(place.stack, ())
+        if not 0 <= place.layer < len(heads):
+            raise PellucidError(
+                f"there is no layer {place.layer} in the {place.stack}: it has {len(heads)}, "
+                "counted from 0"
+            )
+        if not 0 <= place.head < max(1, heads[place.layer]):
+            raise PellucidError(
+                f"there is no head {place.head} in layer {place.layer}: it has "
+                f"{heads[place.layer]}, counted from 0"
+            )
+        if not -n <= place.token < n:
+            raise PellucidError(
+                f"there is no token {place.token}: the sentence has {n}, counted from 0"
+            )

@@ -1,0 +1,119 @@
+// The page: asks when something is chosen, shows what comes. It computes nothing of a model.
+
+import { announce, fill, h } from "./dom.js";
+import { effect, signal } from "./signal.js";
+import { isDark } from "./colour.js";
+import { choose, keepAddress, readAddress, state } from "./state.js";
+import { ask, cancelAll, isFile, place, question, waiting } from "./asking.js";
+import { header } from "./header.js";
+import { field, tokens } from "./sentence.js";
+import { rail } from "./rail.js";
+import { chapter, strip } from "./chapters.js";
+import { forgetDrawn, prediction } from "./prediction.js";
+import { listen } from "./keys.js";
+import { t } from "./messages.js";
+
+/** @type {any} */
+const runs = signal(null);
+/** @type {any} */
+const overview = signal(null);
+/** @type {any} */
+const opened = signal(null);
+/** @type {any} */
+const predicted = signal(null);
+const problem = signal("");
+
+const home = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** Asks, and shows the answer or why there is none. @param {any} asked @param {string} topic
+ * @param {any} into */
+async function get(asked, topic, into) {
+  try {
+    const answer = await ask(asked, topic);
+    if (answer === null) return;
+    problem.set("");
+    into.set({ ...answer, asked: JSON.stringify(asked) });
+  } catch (error) {
+    problem.set(/** @type {Error} */ (error).message);
+  }
+}
+
+/** Which sentence the rest of the page is about; asked anew when it changes. */
+function read() {
+  const asked = question("overview");
+  if (!asked.reading.run) return;
+  if (!asked.reading.sentence.trim()) {
+    problem.set(t("empty"));
+    return;
+  }
+  get(asked, "overview", overview);
+}
+
+function look() {
+  const seenAs = overview();
+  const asked = JSON.stringify(question("overview"));
+  if (!seenAs || seenAs.asked !== asked) return;
+  settle(seenAs);
+  const at = place();
+  get(question("prediction", { versus: null, place: { ...at, other: 0, layer: 0, head: 0, feature: 0 } }), "prediction", predicted);
+  if (state.chapter()) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
+}
+
+/** What was chosen for another sentence or model may not be there in this one. @param {any} seenAs */
+function settle(seenAs) {
+  const count = seenAs.pieces.length;
+  const stack = seenAs.stacks.find((/** @type {any} */ s) => s.name === state.stack()) ?? seenAs.stacks[seenAs.stacks.length - 1];
+  const layer = Math.min(state.layer(), stack.layers.length - 1);
+  const ids = seenAs.contents.map((/** @type {any} */ each) => each.id);
+  choose({
+    stack: stack.name,
+    layer,
+    head: Math.min(state.head(), Math.max(1, stack.layers[layer].heads) - 1),
+    token: Math.min(Math.max(state.token(), -count), count - 1),
+    other: Math.min(state.other(), count - 1),
+    chapter: ids.includes(state.chapter()) ? state.chapter() : ids[0],
+  });
+}
+
+function problems() {
+  const said = problem();
+  fill(home("problem"), said && h("p", { said }), said && h("button", { type: "button", class: "quiet", text: t("again"), onclick: () => { problem.set(""); read(); look(); } }));
+}
+
+let patience = 0;
+function busy() {
+  clearTimeout(patience);
+  const working = waiting() > 0;
+  document.body.toggleAttribute("aria-busy", working);
+  if (!working) fill(home("busy"));
+  else patience = setTimeout(() => fill(home("busy"), h("span", { text: t("working") }), h("button", { type: "button", text: t("cancel"), onclick: () => { cancelAll(); announce(t("cancelled")); problem.set(t("cancelled")); } })), 500);
+}
+
+async function start() {
+  readAddress();
+  home("skip").textContent = t("skip");
+  home("prediction").setAttribute("aria-label", t("prediction"));
+  home("rail").setAttribute("aria-label", t("layers"));
+  effect(problems);
+  effect(busy);
+  await get({ kind: "runs" }, "runs", runs);
+  const said = runs.peek();
+  if (!said) return;
+  if (!said.runs.some((/** @type {any} */ run) => run.key === state.run.peek())) choose({ run: said.runs[0].key, at: said.runs[0].chosen });
+  if (isFile || !state.sentence.peek()) state.sentence.set(said.sentence);
+  keepAddress();
+  const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));
+  fill(home("reader"), field(), row);
+  effect(() => header(home("top"), runs(), overview()));
+  effect(read);
+  effect(look);
+  effect(() => overview() && (isDark(), tokens(row, overview())));
+  effect(() => overview() && (isDark(), rail(home("rail"), overview())));
+  effect(() => overview() && strip(home("chapters"), overview()));
+  effect(() => predicted() && (forgetDrawn(), state.temperature(), state.k(), state.p()));
+  effect(() => predicted() && overview.peek() && prediction(home("prediction"), predicted(), overview.peek()));
+  effect(() => opened() && overview.peek() && (isDark(), chapter(home("focus"), opened(), overview.peek())));
+  listen(() => overview.peek());
+}
+
+start();

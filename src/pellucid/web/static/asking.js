@@ -1,0 +1,123 @@
+// Where answers come from: the server that sent the page, or the file that the page is. A question
+// that nobody waits for any more is taken back.
+
+import { state, scales, versus } from "./state.js";
+import { signal } from "./signal.js";
+import { t } from "./messages.js";
+
+/** How many questions are open. */
+export const waiting = signal(0);
+
+/** @type {Map<string, any>} */
+const known = new Map();
+/** @type {Map<string, AbortController>} */
+const open = new Map();
+/** What a file holds: answers by their question. @type {Promise<any> | null} */
+let held = null;
+
+/** Whether the page is one file without a server. */
+export const isFile = document.getElementById("payload") !== null;
+
+/** What is chosen, as a question has it. */
+export function place() {
+  return {
+    token: state.token(), other: state.other(), layer: state.layer(), head: state.head(),
+    feature: state.feature(), stack: state.stack(),
+  };
+}
+
+/** A question about the sentence that is chosen. @param {string} kind @param {any} [more] */
+export function question(kind, more = {}) {
+  const reading = { run: state.run(), checkpoint: state.at(), sentence: state.sentence() };
+  return { kind, reading, scales: scales(), versus: versus(), ...more };
+}
+
+/**
+ * The answer; null where the question was taken back by another one of the same `topic`.
+ * @param {any} asked @param {string} topic @returns {Promise<any>}
+ */
+export async function ask(asked, topic) {
+  open.get(topic)?.abort();
+  open.delete(topic);
+  const key = JSON.stringify(asked);
+  if (known.has(key)) return known.get(key);
+  if (isFile) return fromFile(asked);
+  const stop = new AbortController();
+  open.set(topic, stop);
+  waiting.set(waiting.peek() + 1);
+  try {
+    const response = await fetch("./ask", {
+      method: "POST",
+      body: key,
+      headers: { "content-type": "application/json" },
+      signal: stop.signal,
+    });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.error);
+    if (asked.kind !== "runs") remember(key, answer);
+    return answer;
+  } catch (error) {
+    if (stop.signal.aborted) return null;
+    if (error instanceof TypeError) throw new Error(t("server-gone"));
+    throw error;
+  } finally {
+    waiting.set(waiting.peek() - 1);
+    if (open.get(topic) === stop) open.delete(topic);
+  }
+}
+
+/** Takes back every open question. */
+export function cancelAll() {
+  for (const stop of open.values()) stop.abort();
+}
+
+/** @param {string} key @param {any} answer */
+function remember(key, answer) {
+  known.set(key, answer);
+  if (known.size > 200) known.delete(known.keys().next().value ?? "");
+}
+
+/** @param {any} asked */
+async function fromFile(asked) {
+  held ??= unpacked();
+  const { answers, bodies } = await held;
+  const found = answers[keyOf(asked)] ?? nearest(answers, asked);
+  if (found === undefined) throw new Error(t("not-in-file"));
+  return bodies[found];
+}
+
+/** How a file calls a question: as `onefile.py` does. @param {any} asked */
+export function keyOf(asked) {
+  const { kind, chapter = "", place: at } = asked;
+  if (kind === "runs" || kind === "overview") return kind;
+  if (kind === "prediction") return `prediction ${at.token}`;
+  if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.layer}`;
+  return `${chapter} ${at.stack} ${at.layer} ${at.head} ${at.token} ${at.other} ${at.feature}`;
+}
+
+/** The same chapter and layer where the file has not the very place. @param {any} answers
+ * @param {any} asked */
+function nearest(answers, asked) {
+  const parts = keyOf(asked).split(" ");
+  for (let n = parts.length - 1; n > 3; n -= 1) {
+    const start = `${parts.slice(0, n).join(" ")} `;
+    const key = Object.keys(answers).find((each) => each.startsWith(start));
+    if (key !== undefined) return answers[key];
+  }
+  return undefined;
+}
+
+async function unpacked() {
+  const text = document.getElementById("payload")?.textContent?.trim() ?? "";
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/** Bytes that came as text. @param {string} text */
+export function bytes(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+/** @param {string} text */
+export const floats = (text) => new Float32Array(bytes(text).buffer);

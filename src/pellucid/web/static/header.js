@@ -1,0 +1,63 @@
+// The head of the page: whose model this is, at which checkpoint, and what it is compared with.
+
+import { fill, h } from "./dom.js";
+import { theme } from "./colour.js";
+import { isFile } from "./asking.js";
+import { help } from "./keys.js";
+import { choose, state, versus } from "./state.js";
+import { t } from "./messages.js";
+
+const NEXT = /** @type {Record<string, string>} */ ({ auto: "light", light: "dark", dark: "auto" });
+
+/** @param {Element} home @param {any} said the runs @param {any} seenAs the overview, or null */
+export function header(home, said, seenAs) {
+  const here = said.runs.find((/** @type {any} */ run) => run.key === state.run()) ?? said.runs[0];
+  document.title = t("title", { run: here.name });
+  fill(
+    home,
+    h("p", { class: "brand" }, h("b", { said: "pellucid" }), h("span", { class: "soft", text: t(isFile ? "file-of" : "tagline") })),
+    h(
+      "div", { class: "pickers" },
+      isFile
+        ? h("p", { class: "run-name", said: `${here.name} ${here.chosen}` })
+        : [
+            picker("model", said.runs.map((/** @type {any} */ run) => [run.key, run.name]), here.key, (key) => choose({ run: key, at: "", scales: "" })),
+            here.checkpoints.length > 0 && picker("checkpoint", [["", t("latest")], ...here.checkpoints.map((/** @type {string} */ name) => [name, name])], state.at(), (name) => state.at.set(name)),
+            comparing(said),
+          ],
+    ),
+    h(
+      "div", { class: "tools" },
+      h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) }),
+      h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
+    ),
+    seenAs && h("p", { class: "about soft", said: seenAs.about }),
+  );
+}
+
+/** @param {any} said */
+function comparing(said) {
+  const options = [["", t("nothing")]];
+  for (const run of said.runs) {
+    for (const at of ["", ...run.checkpoints]) options.push([`${run.key}@${at}`, at ? `${run.name}, ${at}` : run.name]);
+  }
+  const other = versus();
+  const chosen = other ? `${other.run}@${other.checkpoint}` : "";
+  const made = picker("compare-with", options, chosen, (value) => state.versus.set(value), "versus");
+  if (!other) return made;
+  const input = h("input", {
+    type: "text", id: "versus-sentence", value: other.sentence, "data-key": "versus sentence", "aria-label": t("other-sentence"), translate: "no",
+    onchange: () => state.versus.set(`${chosen} ${input.value}`.trim()),
+  });
+  return [made, input];
+}
+
+/** @param {string} key @param {string[][]} options @param {string} chosen
+ * @param {(value: string) => void} choose @param {string} [id] */
+function picker(key, options, chosen, choose, id = key) {
+  const made = h(
+    "select", { id, "data-key": id, onchange: () => choose(made.value) },
+    options.map(([value, name]) => h("option", { value, selected: value === chosen, said: name })),
+  );
+  return h("span", { class: "picker" }, h("label", { for: id, text: t(key) }), made);
+}

@@ -1,0 +1,131 @@
+// The pictures of a chapter: tokens, bars, tables, curves; a matrix has a file of its own.
+
+import { h, svg, digits, seen } from "./dom.js";
+import { number } from "./expression.js";
+import { css, isDark, shade } from "./colour.js";
+import { matrix } from "./matrix.js";
+import { state } from "./state.js";
+import { t } from "./messages.js";
+
+/** @param {any} said @param {string[]} pieces the sentence's tokens @returns {HTMLElement} */
+export function picture(said, pieces) {
+  switch (said.kind) {
+    case "matrix": return withSelection(said, pieces);
+    case "tokens": return tokens(said);
+    case "bars": return bars(said);
+    case "lines": return lines(said);
+    default: return table(said);
+  }
+}
+
+/** A matrix whose rows or columns are the sentence's tokens chooses them.
+ * @param {any} said @param {string[]} pieces */
+function withSelection(said, pieces) {
+  const same = (/** @type {string[]} */ names) => names.length === pieces.length && names.every((name, n) => name === pieces[n]);
+  const [rows, columns] = [same(said.rows), same(said.columns)];
+  const token = (state.token() + pieces.length) % pieces.length;
+  const at = { row: rows ? token : 0, column: columns ? state.other() : Math.min(state.feature(), said.columns.length - 1) };
+  return matrix(said, at, (row, column) => {
+    if (rows) state.token.set(row);
+    if (columns) state.other.set(column);
+    else state.feature.set(column);
+  });
+}
+
+/** @param {any} said @param {any} body */
+function figure(said, body) {
+  return h("figure", { class: said.kind }, h("figcaption", {}, h("span", { said: said.title }), said.unit && h("small", { said: said.unit })), body);
+}
+
+/** @param {any} said */
+function tokens(said) {
+  const values = said.values.map(number);
+  const most = Math.max(...values.map(Math.abs), 0);
+  const both = values.some((/** @type {number} */ v) => v < 0);
+  const items = said.pieces.map((/** @type {string} */ piece, /** @type {number} */ n) => {
+    const value = values[n];
+    const mark = value === undefined ? null : h("i", { class: "shade" });
+    if (mark) mark.style.background = css(shade(value, most, both ? "diverging" : "sequential", isDark()));
+    return h(
+      "li", { translate: "no" },
+      h("span", { class: "piece", said: seen(piece) }), mark,
+      value !== undefined && h("span", { class: "number", text: digits(value, 3) }),
+      h("span", { class: "id", text: said.ids[n] }),
+    );
+  });
+  return figure(said, h("ol", { class: "pieces" }, items));
+}
+
+/** @param {any} said */
+function bars(said) {
+  const values = said.values.map(number);
+  const rest = said.rest === null || said.rest === undefined ? [] : [number(said.rest)];
+  const all = [...values, ...rest].filter(Number.isFinite);
+  const high = Math.max(0, ...all);
+  const low = Math.min(0, ...all);
+  const rows = values.map((/** @type {number} */ value, /** @type {number} */ n) => bar(seen(said.names[n]), value, low, high, false));
+  if (rest.length) rows.push(bar(t("rest"), rest[0], low, high, true));
+  const head = h("tr", { class: "unseen" }, ["name", "value"].map((key) => h("th", { scope: "col", text: t(key) })), h("td", {}));
+  return figure(said, h("table", { class: "bars" }, h("thead", {}, head), h("tbody", {}, rows)));
+}
+
+/** @param {string} name @param {number} value @param {number} low @param {number} high
+ * @param {boolean} isRest */
+function bar(name, value, low, high, isRest) {
+  const span = high - low || 1;
+  const [zero, end] = [(-low / span) * 100, ((value - low) / span) * 100];
+  const drawn = svg(
+    "svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "bar" },
+    svg("rect", {
+      x: Math.min(zero, end), width: Math.max(Math.abs(end - zero), 0.4), y: 1, height: 8,
+      class: value < 0 ? "below" : "above",
+    }),
+    low < 0 && svg("line", { x1: zero, x2: zero, y1: 0, y2: 10, class: "zero" }),
+  );
+  const label = isRest ? { text: name } : { said: name };
+  return h(
+    "tr", { class: isRest ? "rest" : null }, h("th", { scope: "row", ...label }),
+    h("td", { class: "number", said: digits(value) }), h("td", { class: "drawn" }, drawn),
+  );
+}
+
+/** @param {any} said */
+function table(said) {
+  const isNumber = said.columns.map((/** @type {string} */ _, /** @type {number} */ c) =>
+    said.rows.length > 0 && said.rows.every((/** @type {any[]} */ row) => typeof row[c] === "number"));
+  const cell = (/** @type {any} */ value, /** @type {number} */ c) => {
+    const text = typeof value === "number" ? (Number.isInteger(value) ? String(value) : digits(value, 5)) : String(value);
+    return c === 0
+      ? h("th", { scope: "row", class: isNumber[c] ? "number" : null, said: text })
+      : h("td", { class: isNumber[c] ? "number" : null, said: text });
+  };
+  const head = h("tr", {}, said.columns.map((/** @type {string} */ name, /** @type {number} */ c) => h("th", { scope: "col", class: isNumber[c] ? "number" : null, said: name })));
+  const rows = said.rows.map((/** @type {any[]} */ row) => h("tr", {}, row.map(cell)));
+  return figure(said, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": said.title, translate: "no" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
+}
+
+const WIDE = 640;
+const TALL = 220;
+
+/** @param {any} said */
+function lines(said) {
+  const series = said.series.map((/** @type {any[]} */ each) => each.map(number));
+  const ys = series.flat().filter(Number.isFinite);
+  const [low, high] = [Math.min(...ys, 0), Math.max(...ys)];
+  const [first, last] = [said.x[0], said.x[said.x.length - 1]];
+  const x = (/** @type {number} */ v) => 48 + ((v - first) / (last - first || 1)) * (WIDE - 60);
+  const y = (/** @type {number} */ v) => TALL - 28 - ((v - low) / (high - low || 1)) * (TALL - 44);
+  const curves = series.map((/** @type {number[]} */ each, /** @type {number} */ n) =>
+    svg("polyline", { class: `curve curve-${n % 4}`, points: each.map((v, i) => (Number.isFinite(v) ? `${x(said.x[i]).toFixed(1)},${y(v).toFixed(1)}` : "")).join(" ") }));
+  const marks = [low, (low + high) / 2, high].map((v) => [
+    svg("line", { class: "rule", x1: 48, x2: WIDE - 12, y1: y(v), y2: y(v) }),
+    svg("text", { x: 42, y: y(v) + 4, "text-anchor": "end", text: digits(v, 3) }),
+  ]);
+  const ends = [first, last].map((v, n) => svg("text", { x: x(v), y: TALL - 8, "text-anchor": n ? "end" : "start", text: digits(v, 3) }));
+  const drawn = svg("svg", { viewBox: `0 0 ${WIDE} ${TALL}`, class: "curves", role: "img", "aria-label": said.title, translate: "no" }, marks, curves, ends, svg("text", { x: WIDE / 2, y: TALL - 8, "text-anchor": "middle", text: said.x_unit }));
+  const keys = h("ul", { class: "curve-key" }, said.names.map((/** @type {string} */ name, /** @type {number} */ n) => h("li", { class: `key-${n % 4}`, said: name })));
+  const head = h("tr", {}, h("th", { scope: "col", said: said.x_unit }), said.names.map((/** @type {string} */ name) => h("th", { scope: "col", class: "number", said: name })));
+  const rows = said.x.map((/** @type {number} */ v, /** @type {number} */ i) => h("tr", {}, h("th", { scope: "row", said: digits(v) }), series.map((/** @type {number[]} */ each) => h("td", { class: "number", said: digits(each[i]) }))));
+  const asTable = h("details", { class: "as-table" }, h("summary", { text: t("lines-table") }), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
+  return figure(said, [drawn, keys, asTable]);
+}

@@ -1,0 +1,71 @@
+// The sentence: written above, read below, token by token; what is chosen here is chosen everywhere.
+
+import { fill, h, digits, seen } from "./dom.js";
+import { css, isDark, shade } from "./colour.js";
+import { isFile } from "./asking.js";
+import { state } from "./state.js";
+import { t } from "./messages.js";
+
+/** How long the typing has to pause before the model reads. */
+const PAUSE = 250;
+
+/** The field that is written in. */
+export function field() {
+  let timer = 0;
+  const input = h("textarea", {
+    id: "sentence", rows: 1, spellcheck: "false", autocomplete: "off", readonly: isFile,
+    "aria-describedby": "sentence-hint", translate: "no",
+    oninput: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => state.sentence.set(input.value), PAUSE);
+    },
+    onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      clearTimeout(timer);
+      state.sentence.set(input.value);
+    },
+  });
+  input.value = state.sentence.peek();
+  return h(
+    "div", { class: "field" },
+    h("label", { for: "sentence", text: t("sentence") }),
+    input,
+    h("p", { id: "sentence-hint", class: "soft", text: t(isFile ? "file-sentence" : "sentence-hint") }),
+  );
+}
+
+/** The tokens as they were read. @param {Element} home @param {any} seenAs the overview */
+export function tokens(home, seenAs) {
+  const { pieces, ids, surprisals, window: [first, last], spare } = seenAs;
+  const chosen = (state.token() + pieces.length) % pieces.length;
+  const most = Math.max(...surprisals.filter(Number.isFinite), 1);
+  const dark = isDark();
+  const start = Math.min(first, chosen);
+  const shown = Array.from({ length: last - start }, (_, n) => n + start);
+  const items = shown.map((n) => {
+    const bits = surprisals[n];
+    const bar = h("i", { class: "bits", vars: { share: bits === null ? 0 : bits / most } });
+    bar.style.background = css(shade(bits ?? 0, most, "sequential", dark));
+    const label = t("token-label", { n, piece: seen(pieces[n]), id: ids[n] });
+    const told = bits === null ? label : `${label}, ${t("token-bits", { bits: digits(bits, 3) })}`;
+    return h(
+      "li", {},
+      h(
+        "button",
+        {
+          type: "button", class: "token", "aria-label": told, title: told, tabindex: n === chosen ? 0 : -1,
+          "aria-pressed": n === chosen ? "true" : "false", "data-key": `token ${n}`, "data-token": n,
+          onclick: () => state.token.set(n),
+        },
+        h("span", { said: seen(pieces[n]) }), bar,
+      ),
+    );
+  });
+  fill(
+    home,
+    start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
+    h("ol", { class: "tokens", "aria-label": t("tokens"), title: t("surprise-key") }, items),
+    spare.length > 0 && h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map((/** @type {string} */ piece) => h("li", { said: seen(piece) }))),
+  );
+}

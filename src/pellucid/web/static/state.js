@@ -1,0 +1,90 @@
+// What is chosen, once for every view, and the address that says all of it: a link is a view.
+
+import { effect, signal } from "./signal.js";
+
+/** @typedef {{ stack: string, layer: number, head: number, by: number }} Scale */
+
+const START = {
+  run: "", at: "", sentence: "", chapter: "", stack: "decoder",
+  token: -1, other: 0, layer: 0, head: 0, feature: 0,
+  temperature: 1, k: 0, p: 1, versus: "", scales: "",
+};
+/** How each is called in the address. @type {Record<string, string>} */
+const CALLED = {
+  run: "run", at: "at", sentence: "s", chapter: "chapter", stack: "stack", token: "t", other: "o",
+  layer: "l", head: "h", feature: "f", temperature: "T", k: "k", p: "p", versus: "vs", scales: "x",
+};
+
+/** @type {Record<string, import("./signal.js").Signal<any>>} */
+export const state = Object.fromEntries(
+  Object.entries(START).map(([name, value]) => [name, signal(value)]),
+);
+
+/** Several at once. @param {Record<string, any>} next */
+export function choose(next) {
+  for (const [name, value] of Object.entries(next)) state[name].set(value);
+}
+
+/** What the address says. */
+export function readAddress() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  for (const [name, start] of Object.entries(START)) {
+    const text = said.get(CALLED[name]);
+    if (text === null) continue;
+    if (typeof start === "string") state[name].set(text);
+    else if (Number.isFinite(Number(text))) state[name].set(Number(text));
+  }
+}
+
+/** Keeps the address in step with what is chosen, without a line in the history for each. */
+export function keepAddress() {
+  effect(() => {
+    const said = new URLSearchParams();
+    for (const [name, start] of Object.entries(START)) {
+      const value = state[name]();
+      if (value !== start) said.set(CALLED[name], String(value));
+    }
+    try {
+      history.replaceState(null, "", `#${said}`);
+    } catch {
+      // a frame of a notebook has no address of its own
+    }
+  });
+  addEventListener("hashchange", readAddress);
+}
+
+/** The heads that do not count fully, from "L2.H1=0 E0.H3=1.5". @returns {Scale[]} */
+export function scales() {
+  return [...state.scales().matchAll(/([LE])(\d+)\.H(\d+)=([\d.]+)/g)].map((found) => ({
+    stack: found[1] === "L" ? "decoder" : "encoder",
+    layer: Number(found[2]),
+    head: Number(found[3]),
+    by: Number(found[4]),
+  }));
+}
+
+/** How much one head counts. @param {string} stack @param {number} layer @param {number} head */
+export function scaleOf(stack, layer, head) {
+  const found = scales().find((s) => s.stack === stack && s.layer === layer && s.head === head);
+  return found ? found.by : 1;
+}
+
+/** Lets a head count by so much. @param {string} stack @param {number} layer @param {number} head
+ * @param {number} by */
+export function setScale(stack, layer, head, by) {
+  const others = scales().filter((s) => s.stack !== stack || s.layer !== layer || s.head !== head);
+  const all = by === 1 ? others : [...others, { stack, layer, head, by }];
+  state.scales.set(all.map((s) => `${headName(s.stack, s.layer, s.head)}=${s.by}`).join(" "));
+}
+
+/** A head as addresses call it. @param {string} stack @param {number} layer @param {number} head */
+export function headName(stack, layer, head) {
+  return `${stack === "encoder" ? "E" : "L"}${layer}.H${head}`;
+}
+
+/** What is compared with, from "run1@step-4" and perhaps a sentence behind a blank. */
+export function versus() {
+  const found = /^(\w+)@([\w.-]*)(?: (.*))?$/s.exec(state.versus());
+  if (!found) return null;
+  return { run: found[1], checkpoint: found[2], sentence: found[3] || state.sentence() };
+}

@@ -1,0 +1,92 @@
+"""What the page needs of a sentence that a model read: the seam between this room and `explain`.
+
+Comes in: nothing. Goes out: types. They say what is asked, not how it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from pellucid.explain.chapter import Chapter, Place
+from pellucid.runs import Run
+from pellucid.web.asks import Scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """A chapter before it is opened; `costly` where opening it takes a backward pass."""
+
+    id: str
+    number: int
+    part: str
+    title: str
+    costly: bool = False
+
+
+class Told(Protocol):
+    """One sentence, read."""
+
+    @property
+    def pieces(self) -> Sequence[str]:
+        """The tokens as text, the special ones by their name."""
+        ...
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The tokens' ids."""
+        ...
+
+    @property
+    def heads(self) -> Mapping[str, Sequence[int]]:
+        """How many heads each layer has, by stack; 0 where a layer has no weights to show."""
+        ...
+
+    @property
+    def spare(self) -> Sequence[str]:
+        """The pieces of the encoder's text, where there is another one; else those above."""
+        ...
+
+    def weights(self, stack: str, layer: int) -> Tensor | None:
+        """(heads, queries, keys) after the softmax; None where there are none."""
+        ...
+
+    def norms(self, stack: str) -> Tensor:
+        """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
+        ...
+
+    def logits(self, token: int) -> Tensor | None:
+        """(vocabulary,) at a token; None of a model without a language head."""
+        ...
+
+    def lens(self, token: int) -> Tensor | None:
+        """(layers + 1, vocabulary): the logits if the model ended after each layer."""
+        ...
+
+    def text_of(self, token_id: int) -> str:
+        """A token of the vocabulary as text."""
+        ...
+
+    def contents(self) -> Sequence[Heading]:
+        """The chapters that this model has."""
+        ...
+
+    def chapter(self, name: str, place: Place) -> Chapter:
+        """One chapter at a place."""
+        ...
+
+
+class Opener(Protocol):
+    """Reads a sentence: a trace, as the page needs it."""
+
+    def __call__(
+        self, run: Run, sentence: str, scales: Sequence[Scale], versus: Told | None
+    ) -> Told:
+        """What `run` makes of `sentence`, its heads scaled; compared with `versus` where given."""
+        ...
+
+
+Texts = Callable[[int], str]

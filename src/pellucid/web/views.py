@@ -1,0 +1,164 @@
+"""What is always on the page, besides the open chapter: the rail, and the next token.
+
+Comes in: a sentence that was read. Goes out: plain values, small whatever the model. It does not
+know how they are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.web.packing import Plain, packed, thumbnails
+from pellucid.web.told import Told
+
+#: Tokens that the overview shows at once; a longer sentence has a window around its end.
+WINDOW = 64
+#: Heads' maps are sent up to so many bytes; the layers beyond it are asked for when they are seen.
+_THUMBNAIL_BYTES = 90_000
+_SIDE = 24
+#: The likeliest logits are sent one by one, the others as sums over bins.
+_EXACT = 256
+_BINS = 512
+
+
+def overview(told: Told) -> Plain:
+    """Tokens, layers with their heads' maps, lengths of the residual stream, the chapters."""
+    left = _THUMBNAIL_BYTES
+    stacks: list[Plain] = []
+    for name, heads in told.heads.items():
+        norms = told.norms(name)
+        layers: list[Plain] = []
+        for layer, n_heads in enumerate(heads):
+            shown = thumbnails_of(told, name, layer) if left > 0 and n_heads else None
+            left -= len(shown["data"]) if shown else 0
+            layers.append({"heads": n_heads, "thumbnails": shown})
+        norm = norms.float().mean(-1)
+        stacks.append({"name": name, "layers": layers, "norms": [float(n) for n in norm]})
+    n = len(told.pieces)
+    return {
+        "pieces": list(told.pieces),
+        "ids": list(told.ids),
+        "spare": list(told.spare) if "encoder" in told.heads and len(told.heads) > 1 else [],
+        "window": [max(0, n - WINDOW), n],
+        "stacks": stacks,
+        "surprisals": _surprisals(told),
+        "contents": [
+            {"id": h.id, "number": h.number, "part": h.part, "title": h.title, "costly": h.costly}
+            for h in told.contents()
+        ],
+    }
+
+
+def thumbnails_of(told: Told, stack: str, layer: int) -> Plain | None:
+    """The maps of one layer's heads, small; None where there are none."""
+    weights = told.weights(stack, layer)
+    return None if weights is None else thumbnails(weights, _SIDE)
+
+
+def prediction(told: Told, token: int, base: Told | None) -> Plain:
+    """What is expected after a token: the likeliest, the lens at each layer, and what changed.
+
+    `base` is the same sentence with every head as it is, where heads are scaled.
+
+    Raises:
+        PellucidError: there is no such token.
+    """
+    n = len(told.ids)
+    if not -n <= token < n:
+        raise PellucidError(f"there is no token {token}: the sentence has {n}, counted from 0")
+    token %= n
+    logits = told.logits(token)
+    if logits is None:
+        return {"token": token, "likely": [], "lens": [], "target": None, "tail": None}
+    wide = logits.double()
+    log_p = wide.log_softmax(-1)
+    target = told.ids[token + 1] if token + 1 < n else None
+    said: Plain = {"token": token, **_likely(told, logits), "target": None}
+    said["entropy"] = float(-(log_p.exp() * log_p).sum())
+    if target is not None:
+        said["target"] = _line(told, target, log_p)
+    said["lens"] = _ladder(told, token, target)
+    if base is not None:
+        said["changed"] = _changed(told, log_p, base, token, target)
+    return said
+
+
+def _likely(told: Told, logits: Tensor) -> Plain:
+    """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
+    count = min(_EXACT, logits.shape[-1])
+    values, ids = logits.float().topk(count)
+    likely = [
+        [int(i), told.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
+    ]
+    rest = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
+    return {"vocabulary": logits.shape[-1], "likely": likely, "tail": _tail(logits[rest].double())}
+
+
+def _tail(rest: Tensor) -> Plain | None:
+    if rest.numel() == 0:
+        return None
+    low, high = rest.min(), rest.max()
+    width = torch.clamp((high - low) / _BINS, min=1e-12)
+    bins = ((rest - low) / width).long().clamp(0, _BINS - 1)
+    counts = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, torch.ones_like(rest))
+    sums = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, rest)
+    full = counts > 0
+    return {
+        "means": packed((sums[full] / counts[full]).numpy().astype("<f4")),
+        "counts": packed(counts[full].numpy().astype("<f4")),
+    }
+
+
+def _line(told: Told, token_id: int, log_p: Tensor) -> Plain:
+    return {
+        "id": token_id,
+        "text": told.text_of(token_id),
+        "p": float(log_p[token_id].exp()),
+        "rank": int((log_p > log_p[token_id]).sum()) + 1,
+    }
+
+
+def _ladder(told: Told, token: int, target: int | None) -> list[Plain]:
+    lens = told.lens(token)
+    if lens is None:
+        return []
+    ladder: list[Plain] = []
+    for row in lens.double().log_softmax(-1):
+        best = _line(told, int(row.argmax()), row)
+        best["target"] = None if target is None else _line(told, target, row)
+        ladder.append(best)
+    return ladder
+
+
+def _changed(
+    told: Told, log_p: Tensor, base: Told, token: int, target: int | None
+) -> Plain:
+    """Against the same sentence with no head scaled: KL(base || now), and what moved most."""
+    was = base.logits(token)
+    assert was is not None
+    before = was.double().log_softmax(-1)
+    moved = log_p.exp() - before.exp()
+    most = moved.abs().topk(min(8, moved.shape[-1])).indices
+    chosen = sorted({int(i) for i in most}, key=lambda i: -abs(float(moved[i])))
+    if target is not None and target not in chosen:
+        chosen.append(target)
+    rows: list[Any] = [
+        [i, told.text_of(i), float(before[i].exp()), float(log_p[i].exp())] for i in chosen
+    ]
+    return {"kl": float((before.exp() * (before - log_p)).sum()), "rows": rows}
+
+
+def _surprisals(told: Told) -> list[float | None]:
+    """-log2 p of each token given those before; None of the first, and without a language head."""
+    found: list[float | None] = [None]
+    for place, token_id in enumerate(told.ids[1:]):
+        logits = told.logits(place)
+        if logits is None:
+            return [None] * len(told.ids)
+        log_p = logits.double().log_softmax(-1)[token_id]
+        found.append(float(-log_p / torch.log(torch.tensor(2.0, dtype=torch.float64))))
+    return found
