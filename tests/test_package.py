@@ -38,6 +38,7 @@ PUBLIC = [
     "generate",
     "load",
     "resume",
+    "trace",
     "train",
 ]
 

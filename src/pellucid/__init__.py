@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RunError,
         TextError,
     )
+    from pellucid.explain import trace
     from pellucid.runs import Run, classify, embed, evaluate, fill, generate, load, resume, train
 
 _WHERE = {
@@ -43,6 +44,7 @@ _WHERE = {
     "generate": "runs",
     "load": "runs",
     "resume": "runs",
+    "trace": "explain",
     "train": "runs",
 }
 
@@ -69,6 +71,7 @@ __all__ = [
     "generate",
     "load",
     "resume",
+    "trace",
     "train",
 ]
 

@@ -1,8 +1,12 @@
-"""A run and a sentence in; what the model made of each token out. Knows no screen.
+"""A run and a sentence in; every number of its way through the model out. Knows no screen.
 
-The first chapter: the prediction at every position, and what each token cost.
+`trace` gives numbers by address; `read_sentence` the prediction at every position, and what each
+token cost.
 """
 
+from pellucid.explain.asking import trace
 from pellucid.explain.reading import Reading, TokenReading, read_sentence
+from pellucid.explain.sentence import Sentence
+from pellucid.explain.tracing import Trace
 
-__all__ = ["Reading", "TokenReading", "read_sentence"]
+__all__ = ["Reading", "Sentence", "TokenReading", "Trace", "read_sentence", "trace"]

@@ -125,8 +125,11 @@ class NeuralMemory(nn.Module):
             split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value)
         )
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        scoring = Scoring(1 / math.sqrt(self.d_head))
-        return gather(q, cache.extend(k, v), scoring, positions, view, self.window)
+        return gather(q, cache.extend(k, v), self.scoring(), positions, view, self.window)
+
+    def scoring(self) -> Scoring:
+        """How the window's scores are made."""
+        return Scoring(1 / math.sqrt(self.d_head))
 
     def _far(self, x: Tensor, view: View, cache: NoCache) -> Tensor:
         """What each token reads in the memory, its own step included."""

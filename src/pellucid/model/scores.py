@@ -67,7 +67,7 @@ def _fused(
     q: Tensor, read: KeysAndValues, scoring: Scoring, bias: Tensor | None, view: View
 ) -> Tensor:
     """In torch's fused kernel: the weights are not formed."""
-    seen = view.mask if bias is None else _visible(view, q)
+    seen = view.mask if bias is None else visible(view, q)
     mask = None if bias is None else bias.to(q.dtype)
     if seen is not None:
         # as numbers: the kernel takes three times as long to turn a boolean mask into them
@@ -96,12 +96,29 @@ def _explicit(
     """Step by step, for what no fused kernel does: caps, sinks, vectors added to the values."""
     groups = q.shape[1] // read.keys.shape[1]
     keys, values = (part.repeat_interleave(groups, dim=1) for part in read)
+    weights = weights_of(scores_of(q, keys, scoring, bias), scoring, visible(view, q))
+    weights = F.dropout(weights, scoring.dropout).to(values.dtype)
+    mixed = weights @ values
+    return positions.add_values(mixed, weights, view)
+
+
+def scores_of(
+    q: Float[Tensor, "batch heads queries d_head"],
+    keys: Float[Tensor, "batch heads keys d_head"],
+    scoring: Scoring,
+    bias: Tensor | None,
+) -> Float[Tensor, "batch heads queries keys"]:
+    """cap(scale q k^T) + bias, before any mask; in float32 at least."""
     scores = wide(q @ keys.transpose(-1, -2)) * scoring.scale
     if scoring.soft_cap is not None:
         scores = scoring.soft_cap * torch.tanh(scores / scoring.soft_cap)
-    if bias is not None:
-        scores = scores + bias
-    seen = _visible(view, q)
+    return scores if bias is None else scores + bias
+
+
+def weights_of(
+    scores: Float[Tensor, "batch heads queries keys"], scoring: Scoring, seen: Tensor | None
+) -> Float[Tensor, "batch heads queries keys"]:
+    """The softmax over the keys that are seen, a sink's share left out; zero where none is."""
     if seen is not None:
         scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
     if scoring.sinks is not None:
@@ -109,13 +126,9 @@ def _explicit(
         weights = torch.softmax(torch.cat((scores, column), dim=-1), dim=-1)[..., :-1]
     else:
         weights = torch.softmax(scores, dim=-1)
-    if seen is not None:
-        weights = weights * seen.any(dim=-1, keepdim=True)
-    weights = F.dropout(weights, scoring.dropout).to(values.dtype)
-    mixed = weights @ values
-    return positions.add_values(mixed, weights, view)
+    return weights if seen is None else weights * seen.any(dim=-1, keepdim=True)
 
 
-def _visible(view: View, q: Tensor) -> Tensor | None:
+def visible(view: View, q: Tensor) -> Tensor | None:
     """Which keys are seen, the kernel's own causal mask written out."""
     return distances(view.start, q.shape[2], q.device) <= 0 if view.causal else view.mask

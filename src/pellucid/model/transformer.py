@@ -137,7 +137,7 @@ class Transformer(nn.Module):
         self._check_length(ids.shape[1])
         view = look(ids.shape[1], ids.device, causal=self.encoder.causal, padding=padding)
         caches = [NoCache() for _ in self.encoder.blocks]
-        return Encoded(self.encoder(self._embed(ids, segments), view, caches), padding)
+        return Encoded(self.encoder(self.embed(ids, segments), view, caches), padding)
 
     def states(
         self,
@@ -171,7 +171,7 @@ class Transformer(nn.Module):
             documents=documents,
             prefix=prefix,
         )
-        x = stack(self._embed(ids, segments), view, caches, encoded)
+        x = stack(self.embed(ids, segments), view, caches, encoded)
         for cache in caches:
             cache.advance(time)
         return x
@@ -255,7 +255,10 @@ class Transformer(nn.Module):
             )
         return self.class_logits(ids, padding=seen.get("padding"), segments=seen.get("segments"))
 
-    def _embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
+    def embed(
+        self, ids: Int[Tensor, "batch time"], segments: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The embeddings of tokens, before they are told where they stand."""
         x = self.token_embedding(ids)
         if self.embedding_scale != 1.0:
             x = x * self.embedding_scale

@@ -1,0 +1,110 @@
+"""Scores, mask and weights of one head: the model's own functions, on what the head read.
+
+Comes in: an attention that was heard. Goes out: a square of queries and keys, for one head. It
+knows no layer and keeps nothing.
+
+Softmax attention: `scores` are cap(scale q k^T) + bias as the model adds it, before the mask;
+`weights` are after mask and softmax, without the share of a sink. Linear attention forms neither:
+its `weights` are the share of each key in the sum that it divides by, and there are no scores.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain.listening import Look
+from pellucid.model import LinearAttention, Positions
+from pellucid.model.linear_attention import EPS
+from pellucid.model.scores import Scoring, scores_of, visible, weights_of
+
+NO_SCORES = (
+    "linear attention has no scores and no softmax: it keeps a running sum of products of "
+    "features; look at q and k, which are features here, at weights, which are shares of that "
+    "sum, or at out"
+)
+
+
+@torch.no_grad()
+def scores(look: Look, head: int) -> Tensor:
+    """(queries, keys), after scaling, cap and bias, before the mask."""
+    scoring = _scoring(look, head)
+    made = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
+    return made[0, 0]
+
+
+def bias(look: Look, head: int) -> Tensor | None:
+    """(queries, keys), what the positions add to the scores; None where they add nothing."""
+    with torch.no_grad():
+        made = _bias(look, head, _scoring(look, head))
+        return None if made is None else made.expand(1, 1, *_square(look))[0, 0]
+
+
+@torch.no_grad()
+def mask(look: Look) -> Tensor:
+    """(queries, keys), True where a key is seen; windows counted."""
+    seen = _seen(look)
+    every = torch.ones(_square(look), dtype=torch.bool, device=look.q.device)
+    return every if seen is None else every & seen.expand(1, 1, *_square(look))[0, 0]
+
+
+@torch.no_grad()
+def weights(look: Look, head: int) -> Tensor:
+    """(queries, keys), what share of its attention a query gives to each key."""
+    if isinstance(look.layer, LinearAttention):
+        return _shares(look, head)
+    scoring = _scoring(look, head)
+    made = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
+    return weights_of(made, scoring, _seen(look))[0, 0]
+
+
+def key_of(look: Look, head: int) -> Tensor:
+    """(1, 1, time, d_head): the keys of the group that a head belongs to."""
+    group = head * look.k.shape[1] // look.n_heads
+    return look.k[:, group : group + 1]
+
+
+def value_of(look: Look, head: int) -> Tensor:
+    """(1, 1, time, d_value): the values of the group that a head belongs to."""
+    group = head * look.v.shape[1] // look.n_heads
+    return look.v[:, group : group + 1]
+
+
+def _q(look: Look, head: int) -> Tensor:
+    return look.q[:, head : head + 1]
+
+
+def _square(look: Look) -> tuple[int, int]:
+    return look.q.shape[2], look.k.shape[2]
+
+
+def _scoring(look: Look, head: int) -> Scoring:
+    scoring = look.scoring
+    if scoring is None:
+        raise PellucidError(NO_SCORES)
+    sinks = scoring.sinks
+    return scoring if sinks is None else scoring._replace(sinks=sinks[head : head + 1])
+
+
+def _bias(look: Look, head: int, scoring: Scoring) -> Tensor | None:
+    if type(look.positions).bias is Positions.bias:
+        return None
+    made = look.positions.bias(look.q, look.view, scoring.scale)
+    if made is None:
+        return None
+    return made.expand(1, look.n_heads, *_square(look))[:, head : head + 1]
+
+
+def _seen(look: Look) -> Tensor | None:
+    return visible(look.view.within(look.window, look.q.shape[2], look.q.device), look.q)
+
+
+def _shares(look: Look, head: int) -> Tensor:
+    """(R phi(q) . R phi(k)) / (sum phi(q) . phi(k) + eps), the layer's two sums taken apart."""
+    assert look.q_plain is not None
+    assert look.k_plain is not None
+    seen = mask(look)
+    one = look.q[0, head] @ look.k[0, head].mT * seen
+    total = (look.q_plain[0, head] @ look.k_plain[0, head].mT * seen).sum(-1, keepdim=True)
+    return one / (total + EPS)

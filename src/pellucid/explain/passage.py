@@ -1,0 +1,153 @@
+"""One sentence through a model, once: of all that is computed, the residual stream is kept.
+
+Comes in: a model, token ids, and how much each head counts. Goes out: the state between any two
+blocks, and what is needed to run one block again. It does not look into a block.
+
+The model is in evaluation mode while it is read and afterwards as it was. One sentence is read at a
+time: hooks are put on the model and taken off.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.model import Encoded, Positions, Stack, Transformer, View
+from pellucid.typed import named_modules
+
+Side = Literal["decoder", "encoder"]
+
+#: Hooks on a model that two threads read at once would hear each other.
+ONE_AT_A_TIME = threading.RLock()
+
+
+class HeadPlace(NamedTuple):
+    """One head of one layer's attention; `cross` is the attention to an encoder."""
+
+    side: Side
+    layer: int
+    head: int
+    cross: bool = False
+
+
+#: How much a head counts: 0 takes it away, 1 leaves it as it is.
+HeadScales = Mapping[HeadPlace, float]
+
+
+@dataclass(slots=True)
+class StackPass:
+    """What went through one stack: its states, and what its blocks were told."""
+
+    stack: Stack
+    #: the ids of its text, (1, time)
+    ids: Tensor
+    #: the state before each block and after the last, (1, time, d_model)
+    states: list[Tensor] = field(default_factory=list[Tensor])
+    view: View | None = None
+    encoded: Encoded | None = None
+    #: after the final norm
+    last: Tensor | None = None
+
+    @property
+    def final(self) -> Tensor:
+        """The states after the final norm."""
+        assert self.last is not None
+        return self.last
+
+    @property
+    def seen(self) -> View:
+        """Which tokens may look at which."""
+        assert self.view is not None
+        return self.view
+
+    @property
+    def positions(self) -> Positions:
+        """The stack's scheme of positions."""
+        return self.stack.positions
+
+
+@torch.no_grad()
+def read(
+    model: Transformer, ids: Tensor, source: Tensor | None, scales: HeadScales
+) -> dict[Side, StackPass]:
+    """The stacks that a text, and its source where there is one, went through."""
+    passes: dict[Side, StackPass] = {}
+    with ONE_AT_A_TIME, evaluating(model), scaled(model, scales), ExitStack() as hooks:
+        encoded = None
+        if source is not None:
+            assert model.encoder is not None
+            passes["encoder"] = _followed(hooks, model.encoder, source)
+            encoded = model.encode(source)
+        side: Side = "encoder" if model.decoder is None else "decoder"
+        passes[side] = _followed(hooks, model.stack, ids)
+        model.states(ids, encoded=encoded)
+    return passes
+
+
+def _followed(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
+    """Hooks that note what goes through a stack."""
+    noted = StackPass(stack, ids)
+
+    def enters(_: nn.Module, given: tuple[Any, ...]) -> None:
+        noted.states.append(given[0])
+        noted.view, noted.encoded = cast("View", given[2]), given[4]
+
+    def leaves(_: nn.Module, given: Any, made: Tensor) -> None:
+        noted.states.append(made)
+
+    def ends(_: nn.Module, given: Any, made: Tensor) -> None:
+        noted.last = made
+
+    for block in stack.blocks:
+        hooks.enter_context(block.register_forward_pre_hook(enters))
+    hooks.enter_context(stack.blocks[-1].register_forward_hook(leaves))
+    hooks.enter_context(stack.final_norm.register_forward_hook(ends))
+    return noted
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Within it the model is in evaluation mode."""
+    modes = [(module, module.training) for module in named_modules(model).values()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def scaled(model: Transformer, scales: HeadScales) -> Generator[None]:
+    """Within it, what a head found counts as much as is said, before it is projected back."""
+    with ExitStack() as hooks:
+        for place, scale in scales.items():
+            layer = cast("Any", attention_at(model, place))
+            width = layer.output.in_features // layer.n_heads
+            hooks.enter_context(
+                layer.output.register_forward_pre_hook(_scaling(place.head, width, scale))
+            )
+        yield
+
+
+def _scaling(head: int, width: int, scale: float) -> Any:
+    def hook(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
+        mixed = given[0].clone()
+        mixed[..., head * width : (head + 1) * width] *= scale
+        return (mixed,)
+
+    return hook
+
+
+def attention_at(model: Transformer, place: HeadPlace) -> nn.Module:
+    """The attention that a head belongs to."""
+    stack = model.decoder if place.side == "decoder" else model.encoder
+    assert stack is not None
+    block = cast("Any", stack.blocks[place.layer])
+    return block.cross_attention if place.cross else block.attention

@@ -1,0 +1,274 @@
+"""Every number of one sentence's way through a model, by its address.
+
+    trace = pellucid.trace(run, "My name is Varun & I am from Mumbai")
+    trace["L2.H1.scores"][7, 1]
+
+Comes in: a run and a sentence, or a model and ids. Goes out: the model's own tensors. It does not
+know how they are shown.
+
+Of the one forward pass the residual stream is kept. A layer is run again when it is opened, and of
+those the last few are kept; a square of queries and keys is formed for one head, and dropped. So
+memory does not grow with layers x heads x time^2.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain import ends, heads
+from pellucid.explain.addresses import (
+    Address,
+    Shape,
+    head_place,
+    of_stack,
+    parsed,
+    refuse_unknown,
+)
+from pellucid.explain.listening import Heard, Look, opened
+from pellucid.explain.passage import (
+    ONE_AT_A_TIME,
+    HeadPlace,
+    HeadScales,
+    Side,
+    StackPass,
+    evaluating,
+    read,
+    scaled,
+)
+from pellucid.explain.sentence import Sentence
+from pellucid.model import Positions, Transformer
+from pellucid.runs import Run
+
+#: How many opened layers are kept.
+_KEPT = 8
+
+
+class Trace:
+    """One sentence in one model: `trace[address]` is a tensor without the batch.
+
+    `scales` says how much heads count, where some do not count fully.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        sentence: Sentence,
+        *,
+        run: Run | None = None,
+        scales: HeadScales | None = None,
+    ) -> None:
+        self.model, self.sentence, self.run = model, sentence, run
+        self.scales = dict(scales or {})
+        ids = torch.tensor([sentence.ids], device=model.device)
+        source = sentence.source_ids
+        self.ids = ids[0]
+        self._passes = read(
+            model,
+            ids,
+            None if source is None else torch.tensor([source], device=model.device),
+            self.scales,
+        )
+        self._open: OrderedDict[tuple[Side, int], Heard] = OrderedDict()
+
+    @property
+    def side(self) -> Side:
+        """The stack whose states the head reads."""
+        return "encoder" if self.model.decoder is None else "decoder"
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The stacks there are, in the order in which they read."""
+        return tuple(self._passes)
+
+    @property
+    def dtype(self) -> str:
+        """In which the model's weights are, such as float32."""
+        return str(self.model.token_embedding.weight.dtype).removeprefix("torch.")
+
+    @property
+    def predicts(self) -> bool:
+        """Whether each token is predicted from those before it."""
+        return self.model.decoder is not None and self.model.has_head
+
+    def passed(self, side: Side) -> StackPass:
+        """What went through a stack.
+
+        Raises:
+            PellucidError: the model has no such stack.
+        """
+        if side not in self._passes:
+            raise PellucidError(f"this model has no {side}: it is {_a(self.sentence.kind)}")
+        return self._passes[side]
+
+    def pieces(self, side: Side) -> tuple[str, ...]:
+        """The tokens that a stack read."""
+        both = len(self._passes) == 2
+        return self.sentence.source_pieces if both and side == "encoder" else self.sentence.pieces
+
+    def n_layers(self, side: Side) -> int:
+        """How many blocks a stack has."""
+        return len(self.passed(side).stack.blocks)
+
+    def layer(self, side: Side, number: int) -> Heard:
+        """A layer, opened.
+
+        Raises:
+            PellucidError: there is no such layer.
+        """
+        passed = self.passed(side)
+        if not 0 <= number < len(passed.stack.blocks):
+            raise PellucidError(
+                f"there is no layer {number}: the {side} has {len(passed.stack.blocks)}, "
+                f"counted from 0"
+            )
+        key = (side, number)
+        if key not in self._open:
+            model = self.model
+            with ONE_AT_A_TIME, evaluating(model), scaled(model, self.scales):
+                self._open[key] = opened(passed, number)
+            while len(self._open) > _KEPT:
+                self._open.popitem(last=False)
+        self._open.move_to_end(key)
+        return self._open[key]
+
+    def look(self, side: Side, number: int, *, cross: bool = False) -> Look:
+        """What one layer's attention did.
+
+        Raises:
+            PellucidError: there is no such layer, or its attention is not one that is known.
+        """
+        found = self.layer(side, number).looks.get("cross" if cross else "")
+        if found is None:
+            what = "attention to an encoder" if cross else "attention whose heads are known"
+            raise PellucidError(f"layer {number} of the {side} has no {what}")
+        return found
+
+    def __getitem__(self, address: str) -> Tensor:
+        """The numbers at an address, as the model had them.
+
+        Raises:
+            PellucidError: there is no such address; says what is near, or why there is nothing.
+        """
+        with torch.no_grad():
+            place = parsed(address)
+            found = self._whole(address) if place is None else self._within(place)
+        if found is None:
+            raise refuse_unknown(address, self.addresses())
+        return found
+
+    def addresses(self) -> dict[str, Shape]:
+        """Every address with the shape of what is there; nothing is computed for it."""
+        source = self.sentence.source_ids
+        found: dict[str, Shape] = {}
+        for side, passed in self._passes.items():
+            at = "" if side == self.side else "encoder."
+            time, width = passed.final.shape[1:]
+            found |= {f"{at}token_embedding": (time, width), f"{at}embedding": (time, width)}
+            if type(passed.positions).embed is not Positions.embed:
+                found[f"{at}positions"] = (time, width)
+            found |= of_stack(
+                side, passed.stack, time, width, None if source is None else len(source)
+            )
+            found[f"{at}final_norm"] = (time, width)
+        return found | ends.shapes(self)
+
+    def with_heads(self, scales: Mapping[Any, float]) -> Trace:
+        """The same sentence, some heads counting as much as is said: 0 takes one away.
+
+        Keys are (layer, head) in the stack that predicts, or names: "E0.H1", "L0.H1.cross".
+
+        Raises:
+            PellucidError: there is no such head, or a scale is not finite.
+        """
+        wanted = {self._head(key): float(scale) for key, scale in scales.items()}
+        return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **wanted})
+
+    def _head(self, key: Any) -> HeadPlace:
+        place = head_place(key) if isinstance(key, str) else HeadPlace(self.side, *key)
+        heads_here = self.look(place.side, place.layer, cross=place.cross).n_heads
+        if not 0 <= place.head < heads_here:
+            raise PellucidError(
+                f"there is no head {place.head}: layer {place.layer} has {heads_here}, counted "
+                "from 0"
+            )
+        return place
+
+    def logits_at(self, token: int) -> Tensor:
+        """(vocab): the logits at one place."""
+        with torch.no_grad():
+            return self.model.logits(self.model.readable(self.last[token]))
+
+    @property
+    def last(self) -> Tensor:
+        """(time, d_model): the states after the final norm of the stack that the head reads."""
+        return self._passes[self.side].final[0]
+
+    def _whole(self, address: str) -> Tensor | None:
+        side = self.side
+        if address.startswith("encoder.") and len(self._passes) == 2:
+            side, address = "encoder", address.removeprefix("encoder.")
+        passed, model = self._passes[side], self.model
+        match address:
+            case "token_embedding":
+                return model.token_embedding(passed.ids)[0]
+            case "embedding":
+                return model.embed(passed.ids)[0]
+            case "positions" if type(passed.positions).embed is not Positions.embed:
+                nothing = torch.zeros_like(model.embed(passed.ids))
+                return passed.positions.embed(nothing, passed.seen)[0]
+            case "final_norm":
+                return passed.final[0]
+            case _:
+                return ends.of(self, address) if side == self.side else None
+
+    def _within(self, place: Address) -> Tensor | None:
+        side, number, what = place.side, place.layer, place.what
+        if side not in self._passes:
+            return None
+        if place.head is not None:
+            return self._of_head(place, place.head)
+        passed = self._passes[side]
+        if what == "residual" and number <= len(passed.stack.blocks):
+            return passed.states[number][0]
+        if number >= len(passed.stack.blocks):
+            return None
+        name = "feed_forward.down.in" if what == "feed_forward.units" else what
+        if what in ("made", "after_feed_forward") or what.startswith("feed_forward.down"):
+            return None
+        found = self.layer(side, number).tensors.get(name)
+        return None if found is None else found[0]
+
+    def _of_head(self, place: Address, head: int) -> Tensor | None:
+        if place.layer >= self.n_layers(place.side):
+            return None
+        look = self.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
+        if look is None or head >= look.n_heads:
+            return None
+        match place.what:
+            case "scores" | "bias" | "weights":
+                return cast("Tensor | None", getattr(heads, place.what)(look, head))
+            case "mask":
+                return heads.mask(look)
+            case "q" | "q_plain" | "k" | "k_plain" | "v" | "out" | "memory":
+                part = cast("Tensor | None", getattr(look, place.what))
+                if part is None or (place.what.endswith("plain") and not _turns(look)):
+                    return None
+                return part[0, head * part.shape[1] // look.n_heads]
+            case "gate":
+                return None if look.gate is None else look.gate[0, head]
+            case _:
+                return None
+
+
+def _turns(look: Look) -> bool:
+    return type(look.positions).rotate is not Positions.rotate
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind.startswith('e') else 'a'} {kind}"
