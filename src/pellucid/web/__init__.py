@@ -5,8 +5,7 @@ not know how any number is computed.
 """
 
 from pellucid.web.asks import Ask
-from pellucid.web.onefile import framed, one_page, write_page
 from pellucid.web.session import Session
 from pellucid.web.shelf import Shelf
 
-__all__ = ["Ask", "Session", "Shelf", "framed", "one_page", "write_page"]
+__all__ = ["Ask", "Session", "Shelf"]

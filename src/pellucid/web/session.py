@@ -17,7 +17,6 @@ from pellucid.errors import PellucidError
 from pellucid.version import __version__
 from pellucid.web.asks import Ask, AskError, Reading, Scale
 from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
-from pellucid.web.reading import open_sentence
 from pellucid.web.shelf import Shelf
 from pellucid.web.stopping import stoppable
 from pellucid.web.told import Opener, Told
@@ -30,9 +29,9 @@ KEPT = 8
 class Session:
     """Runs and sentences that were read; safe to ask from several threads."""
 
-    def __init__(self, shelf: Shelf, opener: Opener = open_sentence, *, kept: int = KEPT) -> None:
+    def __init__(self, shelf: Shelf, opener: Opener, *, sentence: str = "", kept: int = KEPT) -> None:
         self.shelf = shelf
-        self._open, self._kept = opener, kept
+        self._open, self._kept, self.sentence = opener, kept, sentence
         self._read: OrderedDict[Any, Told] = OrderedDict()
         self._lock = threading.Lock()
         # one at a time: hooks on a model hear whoever runs it
@@ -45,7 +44,7 @@ class Session:
             PellucidError: there is none; the message is for the person before the page.
         """
         if ask.kind == "runs":
-            return {"version": __version__, "runs": self.shelf.listed()}
+            return {"version": __version__, "sentence": self.sentence, "runs": self.shelf.listed()}
         run = self.shelf.load(ask.read.run, ask.read.checkpoint)
         with self._working, stoppable(run.model):
             told = self._told(ask)

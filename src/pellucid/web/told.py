@@ -5,7 +5,7 @@ Comes in: nothing. Goes out: types. They say what is asked, not how it is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,10 @@ class Told(Protocol):
         """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
         ...
 
+    def surprisals(self) -> Sequence[float | None]:
+        """-log2 p of each token given those before it; None where none was predicted."""
+        ...
+
     def logits(self, token: int) -> Tensor | None:
         """(vocabulary,) at a token; None of a model without a language head."""
         ...
@@ -87,6 +91,3 @@ class Opener(Protocol):
     ) -> Told:
         """What `run` makes of `sentence`, its heads scaled; compared with `versus` where given."""
         ...
-
-
-Texts = Callable[[int], str]

@@ -45,7 +45,7 @@ def overview(told: Told) -> Plain:
         "spare": list(told.spare) if "encoder" in told.heads and len(told.heads) > 1 else [],
         "window": [max(0, n - WINDOW), n],
         "stacks": stacks,
-        "surprisals": _surprisals(told),
+        "surprisals": list(told.surprisals()),
         "contents": [
             {"id": h.id, "number": h.number, "part": h.part, "title": h.title, "costly": h.costly}
             for h in told.contents()
@@ -150,15 +150,3 @@ def _changed(
         [i, told.text_of(i), float(before[i].exp()), float(log_p[i].exp())] for i in chosen
     ]
     return {"kl": float((before.exp() * (before - log_p)).sum()), "rows": rows}
-
-
-def _surprisals(told: Told) -> list[float | None]:
-    """-log2 p of each token given those before; None of the first, and without a language head."""
-    found: list[float | None] = [None]
-    for place, token_id in enumerate(told.ids[1:]):
-        logits = told.logits(place)
-        if logits is None:
-            return [None] * len(told.ids)
-        log_p = logits.double().log_softmax(-1)[token_id]
-        found.append(float(-log_p / torch.log(torch.tensor(2.0, dtype=torch.float64))))
-    return found

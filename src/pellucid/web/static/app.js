@@ -9,7 +9,7 @@ import { header } from "./header.js";
 import { field, tokens } from "./sentence.js";
 import { rail } from "./rail.js";
 import { chapter, strip } from "./chapters.js";
-import { forgetDrawn, prediction } from "./prediction.js";
+import { forgetDrawn, glance, prediction } from "./prediction.js";
 import { listen } from "./keys.js";
 import { t } from "./messages.js";
 
@@ -112,6 +112,7 @@ async function start() {
   effect(() => overview() && strip(home("chapters"), overview()));
   effect(() => predicted() && (forgetDrawn(), state.temperature(), state.k(), state.p()));
   effect(() => predicted() && overview.peek() && prediction(home("prediction"), predicted(), overview.peek()));
+  effect(() => predicted() && overview.peek() && glance(home("glance"), predicted(), overview.peek()));
   effect(() => opened() && overview.peek() && (isDark(), chapter(home("focus"), opened(), overview.peek())));
   listen(() => overview.peek());
 }

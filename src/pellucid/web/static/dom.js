@@ -1,6 +1,6 @@
 // Elements, made without markup in strings: text from a model is text and never HTML.
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Node | string | number | null | undefined | false | any[]} Child */
 
 /**
  * An element. `on*` are listeners, `text` its text, `said` text that a model or Python said and that
@@ -41,7 +41,7 @@ function put(made, name, value) {
 
 /** @param {(Child | Child[])[]} children @returns {(Node | string)[]} */
 function nodes(children) {
-  const flat = /** @type {Child[]} */ (children.flat());
+  const flat = /** @type {Child[]} */ (children.flat(Infinity));
   return flat
     .filter((each) => each !== null && each !== undefined && each !== false && each !== "")
     .map((each) => (each instanceof Node ? each : String(each)));
@@ -81,6 +81,7 @@ export function digits(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
+  if (size === 0) return "0";
   let text;
   if (size !== 0 && (size >= 1e6 || size < 1e-4)) text = value.toExponential(Math.max(0, digits - 2));
   else if (size >= 10 ** digits) text = value.toFixed(0);

@@ -26,12 +26,12 @@ export function header(home, said, seenAs) {
             comparing(said),
           ],
     ),
+    seenAs && h("p", { class: "about soft", said: seenAs.about }),
     h(
       "div", { class: "tools" },
       h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) }),
       h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
     ),
-    seenAs && h("p", { class: "about soft", said: seenAs.about }),
   );
 }
 

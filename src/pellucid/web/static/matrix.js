@@ -99,7 +99,7 @@ export function matrix(said, at, choose) {
     event.stopPropagation();
   });
   new ResizeObserver(show).observe(grid);
-  show();
+  requestAnimationFrame(show);
   return h(
     "figure",
     { class: "matrix" },
@@ -161,6 +161,7 @@ function draw(canvas, said, at, most, row, column) {
   canvas.height = Math.round(tall * scale);
   canvas.style.width = `${wide}px`;
   canvas.style.height = `${tall}px`;
+  canvas.closest("figure")?.style.setProperty("--wide", `${Math.max(wide, 300)}px`);
   pen.scale(scale, scale);
   const dark = isDark();
   const gap = size >= 12 ? 1 : 0;

@@ -33,6 +33,19 @@ export function prediction(home, said, seenAs) {
   );
 }
 
+/** The likeliest few in a line, where the column has no room beside the chapter.
+ * @param {Element} home @param {any} said @param {any} seenAs */
+export function glance(home, said, seenAs) {
+  if (!said.likely.length) return fill(home);
+  const { tokens } = distribution(said, state.temperature(), state.k(), state.p());
+  const first = tokens.slice(0, 3).map((token) => h("span", { translate: "no" }, h("b", { text: seen(token.text) }), " ", percent(token.kept)));
+  const label = t("glance");
+  fill(home, h("a", { href: "#prediction", "aria-label": label, onclick: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    document.getElementById("prediction")?.scrollIntoView();
+  } }, h("span", { class: "soft", translate: "no", text: t("after", { token: seen(seenAs.pieces[said.token]) }) }), first));
+}
+
 /** @param {import("./sampling.js").Token[]} tokens @param {number | undefined} target */
 function list(tokens, target) {
   const most = Math.max(tokens[0].kept, tokens[0].p, 1e-12);
@@ -63,9 +76,10 @@ function sliders(said) {
 function slider(name, key, range, told) {
   const value = state[name]();
   const input = h("input", {
-    type: "range", id: `slider-${name}`, value, ...range, "data-key": `slider ${name}`, "aria-valuetext": told(value),
+    type: "range", id: `slider-${name}`, ...range, "data-key": `slider ${name}`, "aria-valuetext": told(value),
     oninput: () => state[name].set(Number(input.value)),
   });
+  input.value = String(value);
   return [h("label", { for: `slider-${name}`, text: t(key) }), input, h("output", { for: `slider-${name}`, said: told(value) })];
 }
 
@@ -120,10 +134,11 @@ function head(seenAs) {
   if (isFile || !has) return null;
   const by = scaleOf(stack, layer, n);
   const input = h("input", {
-    type: "range", id: "slider-scale", min: 0, max: 2, step: 0.1, value: by, "data-key": "slider scale", "aria-valuetext": String(by),
+    type: "range", id: "slider-scale", min: 0, max: 2, step: 0.1, "data-key": "slider scale", "aria-valuetext": String(by),
     onchange: () => setScale(stack, layer, n, Number(input.value)),
     oninput: () => (input.nextElementSibling.textContent = `×${input.value}`),
   });
+  input.value = String(by);
   const all = scales();
   return h(
     "section", { class: "scale" },

@@ -33,7 +33,7 @@ function row(stack, layer, n) {
   return h(
     "div", { role: "row", class: `layer${here ? " chosen" : ""}` },
     h("span", { role: "rowheader", class: "name", title: t("norm", { norm: digits(norm, 3) }), "aria-label": `${t("layer", { n })}, ${t("norm", { norm: digits(norm, 3) })}` }, h("b", { said: `${stack.name === "encoder" ? "E" : "L"}${n}` }), bar),
-    h("span", { class: "heads", role: "presentation" }, heads),
+    h("span", { class: `heads${layer.heads > 8 ? " many" : ""}`, role: "presentation" }, heads),
   );
 }
 

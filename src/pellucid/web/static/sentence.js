@@ -65,7 +65,7 @@ export function tokens(home, seenAs) {
   fill(
     home,
     start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
-    h("ol", { class: "tokens", "aria-label": t("tokens"), title: t("surprise-key") }, items),
+    h("ol", { class: "tokens", "aria-label": t("tokens") }, items),
     spare.length > 0 && h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map((/** @type {string} */ piece) => h("li", { said: seen(piece) }))),
   );
 }
