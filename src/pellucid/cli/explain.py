@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.serve import add_page_flags, serve_page, write_html
 
 
 def add_to(verbs: Any) -> None:
@@ -20,11 +21,18 @@ def add_to(verbs: Any) -> None:
     add_run(parser)
     parser.add_argument("sentence", metavar="SENTENCE")
     add_json(parser)
+    add_page_flags(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print one line per token, then the whole and what would follow."""
+    """Print one line per token, then the whole and what would follow; or make a page of it."""
+    if arguments.html is not None:
+        write_html(arguments)
+        return
+    if arguments.serve:
+        serve_page(arguments, [arguments.run], arguments.sentence)
+        return
     from pellucid import explain, runs
 
     reading = explain.read_sentence(runs.load(arguments.run), arguments.sentence)

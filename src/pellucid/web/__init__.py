@@ -4,8 +4,21 @@ Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an 
 not know how any number is computed.
 """
 
-from pellucid.web.asks import Ask
+from pellucid.web.asks import Ask, Reading, ask_of
+from pellucid.web.onefile import OnePage, framed, one_page, write_page
+from pellucid.web.opening import open_session
 from pellucid.web.session import Session
 from pellucid.web.shelf import Shelf
 
-__all__ = ["Ask", "Session", "Shelf"]
+__all__ = [
+    "Ask",
+    "OnePage",
+    "Reading",
+    "Session",
+    "Shelf",
+    "ask_of",
+    "framed",
+    "one_page",
+    "open_session",
+    "write_page",
+]

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pellucid.errors import PellucidError
-from pellucid.web.asks import AskError, ask_of
+from pellucid.web.asks import Ask, AskError, ask_of
 from pellucid.web.assets import files
 from pellucid.web.policy import LOCAL, Guard
 from pellucid.web.session import Session
@@ -58,10 +58,8 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
             return _refused(_BUSY, 503)
         async with places:
             try:
-                question = ask_of(json.loads(await _body(request)))
+                question = ask_of(_read(await _body(request)))
                 return await _answered(request, session, question)
-            except ValueError:
-                return _refused("the question is not JSON: load the page again", 400)
             except Stopped:
                 return Response(status_code=499)
             except PellucidError as error:
@@ -94,11 +92,15 @@ async def _body(request: Request) -> bytes:
     return bytes(said)
 
 
-async def _answered(request: Request, session: Session, question: object) -> Response:
-    """Work in a thread, and stop it where the browser has gone."""
-    from pellucid.web.asks import Ask
+def _read(said: bytes) -> object:
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        raise AskError("the question is not JSON: load the page again") from None
 
-    assert isinstance(question, Ask)
+
+async def _answered(request: Request, session: Session, question: Ask) -> Response:
+    """Work in a thread, and stop it where the browser has gone."""
     given_up = threading.Event()
     answers: list[bytes] = []
 

@@ -132,8 +132,11 @@ def _place(said: object) -> Place:
     stack = table.get("stack", "decoder")
     if stack not in ("decoder", "encoder"):
         raise AskError("a stack is called decoder or encoder")
-    numbers = {name: _whole(table, name) for name in table if name != "stack"}
-    return Place(**numbers, stack=cast("Any", stack))
+    cross = table.get("cross", False)
+    if not isinstance(cross, bool):
+        raise AskError("cross is true or false: load the page again")
+    numbers = {name: _whole(table, name) for name in table if name not in ("stack", "cross")}
+    return Place(**numbers, stack=cast("Any", stack), cross=cross)
 
 
 def _table(said: object, called: str) -> Mapping[str, object]:

@@ -122,7 +122,9 @@ class Traced:
         return tuple(counts)
 
 
-def open_with(book: Book, run: Run, sentence: str, scales: Sequence[Scale], versus: Told | None) -> Told:
+def open_with(
+    book: Book, run: Run, sentence: str, scales: Sequence[Scale], versus: Told | None
+) -> Told:
     """What `run` makes of `sentence`, its heads scaled; compared with `versus` where given.
 
     Raises:

@@ -83,7 +83,9 @@ def _why(host: str, port: int, error: OSError | OverflowError) -> str:
     import errno
 
     if isinstance(error, OverflowError):
-        return f"a port is a number from 0 to 65535, not {port}: leave --port out to take a free one"
+        return (
+            f"a port is a number from 0 to 65535, not {port}: leave --port out to take a free one"
+        )
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} is in use, perhaps by another page of pellucid: choose another with "

@@ -29,7 +29,9 @@ KEPT = 8
 class Session:
     """Runs and sentences that were read; safe to ask from several threads."""
 
-    def __init__(self, shelf: Shelf, opener: Opener, *, sentence: str = "", kept: int = KEPT) -> None:
+    def __init__(
+        self, shelf: Shelf, opener: Opener, *, sentence: str = "", kept: int = KEPT
+    ) -> None:
         self.shelf = shelf
         self._open, self._kept, self.sentence = opener, kept, sentence
         self._read: OrderedDict[Any, Told] = OrderedDict()
@@ -76,9 +78,7 @@ class Session:
     def _chapter(self, told: Told, ask: Ask) -> Plain:
         names = [heading.id for heading in told.contents()]
         if ask.chapter not in names:
-            raise AskError(
-                f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}"
-            )
+            raise AskError(f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}")
         return chapter_of(told.chapter(ask.chapter, ask.place))
 
     def _told(self, ask: Ask) -> Told:

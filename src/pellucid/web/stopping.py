@@ -43,9 +43,7 @@ def stoppable(model: nn.Module) -> Generator[None]:
     def before(_: nn.Module, given: Any) -> None:
         look()
 
-    blocks = [
-        block for part in model.modules() if isinstance(part, Stack) for block in part.blocks
-    ]
+    blocks = [block for part in model.modules() if isinstance(part, Stack) for block in part.blocks]
     hooks = [block.register_forward_pre_hook(before) for block in blocks]
     try:
         look()

@@ -91,9 +91,7 @@ def _likely(told: Told, logits: Tensor) -> Plain:
     """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
     count = min(_EXACT, logits.shape[-1])
     values, ids = logits.float().topk(count)
-    likely = [
-        [int(i), told.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
-    ]
+    likely = [[int(i), told.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)]
     rest = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
     return {"vocabulary": logits.shape[-1], "likely": likely, "tail": _tail(logits[rest].double())}
 
@@ -134,9 +132,7 @@ def _ladder(told: Told, token: int, target: int | None) -> list[Plain]:
     return ladder
 
 
-def _changed(
-    told: Told, log_p: Tensor, base: Told, token: int, target: int | None
-) -> Plain:
+def _changed(told: Told, log_p: Tensor, base: Told, token: int, target: int | None) -> Plain:
     """Against the same sentence with no head scaled: KL(base || now), and what moved most."""
     was = base.logits(token)
     assert was is not None

@@ -55,7 +55,7 @@ function look() {
   if (!seenAs || seenAs.asked !== asked) return;
   settle(seenAs);
   const at = place();
-  get(question("prediction", { versus: null, place: { ...at, other: 0, layer: 0, head: 0, feature: 0 } }), "prediction", predicted);
+  get(question("prediction", { versus: null, place: { token: at.token } }), "prediction", predicted);
   if (state.chapter()) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
 }
 
@@ -69,7 +69,7 @@ function settle(seenAs) {
     stack: stack.name,
     layer,
     head: Math.min(state.head(), Math.max(1, stack.layers[layer].heads) - 1),
-    token: Math.min(Math.max(state.token(), -count), count - 1),
+    token: state.token() < -count || state.token() >= count ? count - 1 : (state.token() + count) % count,
     other: Math.min(state.other(), count - 1),
     chapter: ids.includes(state.chapter()) ? state.chapter() : ids[0],
   });
@@ -77,7 +77,14 @@ function settle(seenAs) {
 
 function problems() {
   const said = problem();
-  fill(home("problem"), said && h("p", { said }), said && h("button", { type: "button", class: "quiet", text: t("again"), onclick: () => { problem.set(""); read(); look(); } }));
+  fill(home("problem"), said && h("p", { said }), said && h("button", { type: "button", class: "quiet", text: t(isFile ? "to-held" : "again"), onclick: again }));
+}
+
+function again() {
+  problem.set("");
+  if (isFile) choose({ ...runs.peek().place, cross: Number(runs.peek().place.cross) });
+  read();
+  look();
 }
 
 let patience = 0;
@@ -101,6 +108,7 @@ async function start() {
   if (!said) return;
   if (!said.runs.some((/** @type {any} */ run) => run.key === state.run.peek())) choose({ run: said.runs[0].key, at: said.runs[0].chosen });
   if (isFile || !state.sentence.peek()) state.sentence.set(said.sentence);
+  if (isFile && !location.hash) choose({ ...said.place, cross: Number(said.place.cross) });
   keepAddress();
   const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));
   fill(home("reader"), field(), row);

@@ -22,7 +22,7 @@ export const isFile = document.getElementById("payload") !== null;
 export function place() {
   return {
     token: state.token(), other: state.other(), layer: state.layer(), head: state.head(),
-    feature: state.feature(), stack: state.stack(),
+    feature: state.feature(), stack: state.stack(), cross: state.cross() === 1,
   };
 }
 
@@ -80,31 +80,19 @@ function remember(key, answer) {
 /** @param {any} asked */
 async function fromFile(asked) {
   held ??= unpacked();
-  const { answers, bodies } = await held;
-  const found = answers[keyOf(asked)] ?? nearest(answers, asked);
+  const { answers, bodies, axes } = await held;
+  const found = answers[keyOf(asked, axes)];
   if (found === undefined) throw new Error(t("not-in-file"));
   return bodies[found];
 }
 
-/** How a file calls a question: as `onefile.py` does. @param {any} asked */
-export function keyOf(asked) {
-  const { kind, chapter = "", place: at } = asked;
+/** How a file calls a question: by what matters to its answer, as `onefile.py` has it.
+ * @param {any} asked @param {Record<string, string[]>} axes */
+function keyOf({ kind, chapter, place: at }, axes) {
   if (kind === "runs" || kind === "overview") return kind;
   if (kind === "prediction") return `prediction ${at.token}`;
   if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.layer}`;
-  return `${chapter} ${at.stack} ${at.layer} ${at.head} ${at.token} ${at.other} ${at.feature}`;
-}
-
-/** The same chapter and layer where the file has not the very place. @param {any} answers
- * @param {any} asked */
-function nearest(answers, asked) {
-  const parts = keyOf(asked).split(" ");
-  for (let n = parts.length - 1; n > 3; n -= 1) {
-    const start = `${parts.slice(0, n).join(" ")} `;
-    const key = Object.keys(answers).find((each) => each.startsWith(start));
-    if (key !== undefined) return answers[key];
-  }
-  return undefined;
+  return [chapter, ...axes[chapter].map((axis) => `${axis}=${at[axis]}`)].join(" ");
 }
 
 async function unpacked() {

@@ -1,7 +1,7 @@
 // The story: the strip of chapters, and the one that is open, at three altitudes.
 
 import { announce, fill, h, seen } from "./dom.js";
-import { picture } from "./pictures.js";
+import { pictures } from "./pictures.js";
 import { receipt } from "./receipt.js";
 import { headName, state } from "./state.js";
 import { t } from "./messages.js";
@@ -55,11 +55,11 @@ export function chapter(home, said, seenAs) {
     home,
     h(
       "header", {},
-      h("p", { class: "eyebrow" }, h("span", { text: t(`part-${said.part}`) }), h("span", { translate: "no", text: where })),
+      h("p", { class: "eyebrow" }, h("span", { text: t(`part-${said.part}`) }), h("span", { translate: "no", text: where }), crossing(seenAs)),
       h("h1", {}, h("span", { class: "number", said: said.number }), h("span", { said: said.title })),
       h("p", { class: "lead", said: said.sentence }),
     ),
-    said.pictures.map((/** @type {any} */ each) => picture(each, seenAs.pieces)),
+    pictures(said.pictures, seenAs.pieces),
     said.receipts.length > 0 &&
       h(
         "section", { class: "receipts", "aria-labelledby": "receipts-head" },
@@ -72,6 +72,13 @@ export function chapter(home, said, seenAs) {
   );
   if (shown !== said.id) announce(`${said.number} ${said.title}. ${said.sentence}`);
   shown = said.id;
+}
+
+/** In a decoder that looks at an encoder: at which text a head looks. @param {any} seenAs */
+function crossing(seenAs) {
+  if (!seenAs.spare.length || state.stack() !== "decoder") return null;
+  const crosses = state.cross() === 1;
+  return h("button", { type: "button", class: "quiet", "data-key": "cross", "aria-pressed": String(crosses), text: t(crosses ? "looks-across" : "looks-at-own"), onclick: () => state.cross.set(crosses ? 0 : 1) });
 }
 
 let shown = "";

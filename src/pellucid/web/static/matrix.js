@@ -40,9 +40,9 @@ export function matrix(said, at, choose) {
   const details = h("details", { class: "as-table" }, h("summary", {}), h("div", { class: "scroll" }));
 
   const at_ = (/** @type {number} */ r, /** @type {number} */ c) => values[r * nColumns + c];
-  const told = (/** @type {number} */ r, /** @type {number} */ c) => {
+  const told = (/** @type {number} */ r, /** @type {number} */ c, key = "cell") => {
     const value = at_(r, c);
-    return t("cell", {
+    return t(key, {
       row: seen(said.rows[r]),
       column: seen(said.columns[c]),
       value: Number.isNaN(value) ? t("cell-hidden") : digits(value),
@@ -53,7 +53,7 @@ export function matrix(said, at, choose) {
     line.setAttribute("aria-rowindex", row + 1);
     cell.setAttribute("aria-colindex", column + 1);
     const address = said.address ? `${said.address}[${row}, ${column}]` : "";
-    fill(readout, h("span", { text: told(row, column) }), address && h("code", { text: address }));
+    fill(readout, h("span", { text: told(row, column, "cell-shown") }), address && h("code", { text: address }));
     const [summary, home] = details.children;
     summary.textContent = t("row-table", { row: seen(said.rows[row]) });
     if (details.open) fill(home, table(said, row, at_));
@@ -120,6 +120,13 @@ function table(said, row, at) {
   return h("table", {}, h("thead", {}, head), h("tbody", {}, cells));
 }
 
+/** A number within a cell: what rounds to nothing is nothing. @param {number} value */
+function plain(value) {
+  const size = Math.abs(value);
+  if (size < 0.005) return "0";
+  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2).replace("-", "−");
+}
+
 /** What the shades mean. @param {Matrix} said @param {number} most */
 function key(said, most) {
   const low = said.scale === "sequential" ? 0 : -most;
@@ -178,7 +185,7 @@ function draw(canvas, said, at, most, row, column) {
       pen.font = font(11);
       pen.textAlign = "center";
       pen.textBaseline = "middle";
-      pen.fillText(digits(value, 2), left + c * size + size / 2, top + r * size + size / 2, size - 3);
+      pen.fillText(most >= 0.1 ? plain(value) : digits(value, 2), left + c * size + size / 2, top + r * size + size / 2, size - 3);
     }
   }
   pen.textBaseline = "middle";

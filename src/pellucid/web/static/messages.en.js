@@ -24,6 +24,7 @@ export const messages = {
   "cancel": "Cancel",
   "cancelled": "Cancelled. Choose again to go on.",
   "again": "Try again",
+  "to-held": "To what it holds",
   "loading": "Reading the sentence",
   "dismiss": "Dismiss",
 
@@ -53,6 +54,8 @@ export const messages = {
   "part-compare": "Compare",
   "previous": "Previous",
   "next": "Next",
+  "looks-at-own": "looks at its own text; show the encoder's",
+  "looks-across": "looks at the encoder's text; show its own",
   "where": "{head}, token {token}",
 
   "receipt": "Receipts",
@@ -79,7 +82,8 @@ export const messages = {
 
   "matrix-hint": "Arrow keys move, Enter chooses.",
   "matrix-label": "{title}, {rows} rows, {columns} columns",
-  "cell": "{row} to {column}: {value}",
+  "cell": "row {row}, column {column}: {value}",
+  "cell-shown": "{row} → {column}  {value}",
   "cell-hidden": "hidden by the mask",
   "row-table": "The row of {row} as a table",
   "column": "column",
@@ -140,7 +144,7 @@ export const messages = {
   "close": "Close",
 
   "server-gone": "The page's server does not answer: start it again in the terminal, and reload.",
-  "not-in-file": "This file does not hold that place. It holds every layer and head at the last token, and every token at the first head. For all of it: pellucid explain RUN SENTENCE --serve",
+  "not-in-file": "This file does not hold that place: it holds a path through the model. For all of it, write it with --full, or open it with --serve.",
   "file-sentence": "A file holds one sentence. To write another: pellucid explain RUN SENTENCE --serve",
   "empty": "Write a few words to see them read.",
 };

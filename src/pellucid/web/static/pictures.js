@@ -8,7 +8,7 @@ import { state } from "./state.js";
 import { t } from "./messages.js";
 
 /** @param {any} said @param {string[]} pieces the sentence's tokens @returns {HTMLElement} */
-export function picture(said, pieces) {
+function picture(said, pieces) {
   switch (said.kind) {
     case "matrix": return withSelection(said, pieces);
     case "tokens": return tokens(said);
@@ -18,18 +18,47 @@ export function picture(said, pieces) {
   }
 }
 
-/** A matrix whose rows or columns are the sentence's tokens chooses them.
+/** Pictures one below the other; several matrices in a row, such as one for each head, side by side.
+ * @param {any[]} all @param {string[]} pieces */
+export function pictures(all, pieces) {
+  /** @type {any[][]} */
+  const groups = [];
+  for (const each of all) {
+    const last = groups[groups.length - 1];
+    const alike = last && each.kind === "matrix" && last[0].kind === "matrix" && each.rows.length === last[0].rows.length && each.columns.length === last[0].columns.length;
+    if (alike) last.push(each);
+    else groups.push([each]);
+  }
+  return groups.map((group) => {
+    const made = group.map((each) => picture(each, pieces));
+    return group.length > 2 ? h("div", { class: "several" }, made) : made;
+  });
+}
+
+/** A matrix chooses what its rows and columns are: tokens, layers, heads, features.
  * @param {any} said @param {string[]} pieces */
 function withSelection(said, pieces) {
-  const same = (/** @type {string[]} */ names) => names.length === pieces.length && names.every((name, n) => name === pieces[n]);
-  const [rows, columns] = [same(said.rows), same(said.columns)];
+  const [rows, columns] = [kindOf(said.rows, pieces), kindOf(said.columns, pieces)];
   const token = (state.token() + pieces.length) % pieces.length;
-  const at = { row: rows ? token : 0, column: columns ? state.other() : Math.min(state.feature(), said.columns.length - 1) };
+  const places = /** @type {Record<string, number>} */ ({ token, layer: state.layer(), head: state.head(), feature: state.feature() });
+  const both = rows === "token" && columns === "token";
+  const at = { row: places[rows], column: both ? state.other() : places[columns] };
   return matrix(said, at, (row, column) => {
-    if (rows) state.token.set(row);
-    if (columns) state.other.set(column);
-    else state.feature.set(column);
+    if (rows !== "feature" || columns === "token") state[rows].set(numberIn(said.rows[row], row));
+    state[both ? "other" : columns].set(columns === "token" ? column : numberIn(said.columns[column], column));
   });
+}
+
+/** @param {string[]} names @param {string[]} pieces */
+function kindOf(names, pieces) {
+  if (names.length === pieces.length && names.every((name, n) => name === pieces[n])) return "token";
+  if (names.every((name) => /^(L|E|layer )\d+$/.test(name))) return "layer";
+  return names.every((name) => /^(H|head )\d+$/.test(name)) ? "head" : "feature";
+}
+
+/** @param {string} name @param {number} place */
+function numberIn(name, place) {
+  return /^(?:[LEH]|layer |head )\d+$/.test(name) ? Number(/\d+/.exec(name)) : place;
 }
 
 /** @param {any} said @param {any} body */
@@ -94,7 +123,7 @@ function table(said) {
   const isNumber = said.columns.map((/** @type {string} */ _, /** @type {number} */ c) =>
     said.rows.length > 0 && said.rows.every((/** @type {any[]} */ row) => typeof row[c] === "number"));
   const cell = (/** @type {any} */ value, /** @type {number} */ c) => {
-    const text = typeof value === "number" ? (Number.isInteger(value) ? String(value) : digits(value, 5)) : String(value);
+    const text = typeof value === "number" ? short(value, 5) : String(value);
     return c === 0
       ? h("th", { scope: "row", class: isNumber[c] ? "number" : null, said: text })
       : h("td", { class: isNumber[c] ? "number" : null, said: text });
@@ -102,6 +131,12 @@ function table(said) {
   const head = h("tr", {}, said.columns.map((/** @type {string} */ name, /** @type {number} */ c) => h("th", { scope: "col", class: isNumber[c] ? "number" : null, said: name })));
   const rows = said.rows.map((/** @type {any[]} */ row) => h("tr", {}, row.map(cell)));
   return figure(said, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": said.title, translate: "no" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
+}
+
+/** A number without the noughts that say nothing. @param {number} value @param {number} most */
+function short(value, most) {
+  const cents = value * 100;
+  return Math.abs(cents - Math.round(cents)) < 1e-9 && Math.abs(value) < 1e9 ? String(value).replace("-", "−") : digits(value, most);
 }
 
 const WIDE = 640;
@@ -121,7 +156,7 @@ function lines(said) {
     svg("line", { class: "rule", x1: 48, x2: WIDE - 12, y1: y(v), y2: y(v) }),
     svg("text", { x: 42, y: y(v) + 4, "text-anchor": "end", text: digits(v, 3) }),
   ]);
-  const ends = [first, last].map((v, n) => svg("text", { x: x(v), y: TALL - 8, "text-anchor": n ? "end" : "start", text: digits(v, 3) }));
+  const ends = [first, last].map((v, n) => svg("text", { x: x(v), y: TALL - 8, "text-anchor": n ? "end" : "start", text: short(v, 3) }));
   const drawn = svg("svg", { viewBox: `0 0 ${WIDE} ${TALL}`, class: "curves", role: "img", "aria-label": said.title, translate: "no" }, marks, curves, ends, svg("text", { x: WIDE / 2, y: TALL - 8, "text-anchor": "middle", text: said.x_unit }));
   const keys = h("ul", { class: "curve-key" }, said.names.map((/** @type {string} */ name, /** @type {number} */ n) => h("li", { class: `key-${n % 4}`, said: name })));
   const head = h("tr", {}, h("th", { scope: "col", said: said.x_unit }), said.names.map((/** @type {string} */ name) => h("th", { scope: "col", class: "number", said: name })));

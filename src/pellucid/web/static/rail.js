@@ -2,7 +2,7 @@
 
 import { fill, h, svg, digits } from "./dom.js";
 import { css, isDark, shade } from "./colour.js";
-import { ask, bytes, place, question } from "./asking.js";
+import { ask, bytes, question } from "./asking.js";
 import { choose, headName, scaleOf, state } from "./state.js";
 import { t } from "./messages.js";
 
@@ -80,7 +80,7 @@ function later(canvas, stack, layer, n, head) {
   const watch = new IntersectionObserver(async (found) => {
     if (!found.some((each) => each.isIntersecting)) return;
     watch.disconnect();
-    const asked = question("thumbnails", { place: { ...place(), stack: stack.name, layer: n, head: 0, token: 0 } });
+    const asked = question("thumbnails", { place: { stack: stack.name, layer: n } });
     layer.asked ??= ask(asked, `thumbnails ${stack.name} ${n}`).catch(() => null);
     const answer = await layer.asked;
     if (answer?.thumbnails) paint(canvas, (layer.thumbnails = answer.thumbnails), head);

@@ -22,7 +22,7 @@ export function receipt(said) {
       "dl", { class: "weighed" },
       pair("recomputed", found === null ? "–" : digits(found, 7), "found", found),
       pair("the-model", digits(model, 7), "model", model),
-      pair("difference", Number.isFinite(gap) ? gap.toExponential(1).replace(/-/g, "−") : "–", "gap", gap),
+      pair("difference", gap === 0 ? "0" : Number.isFinite(gap) ? gap.toExponential(1).replace(/-/g, "−") : "–", "gap", gap),
     ),
     h("p", { class: "verdict" }, h("span", { "aria-hidden": "true", text: same ? "✓" : "≠" }), verdict(said, found, same)),
     h(

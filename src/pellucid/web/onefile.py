@@ -1,0 +1,247 @@
+"""The page as one file: its modules, its style and the answers it needs, opened without a server.
+
+Comes in: a session and a sentence. Goes out: HTML that fetches nothing. It does not know what is in
+the answers.
+
+The linker is small because the modules keep to a few forms: named imports of each other, and
+`export` before a function or a constant. Each becomes a function that is called once.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Place
+from pellucid.web.asks import Ask, Reading
+from pellucid.web.assets import files
+from pellucid.web.packing import Plain
+from pellucid.web.session import Session
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)\.js";\n', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
+#: So many heads in all are taken whole where not everything was asked for.
+_MOST_HEADS = 48
+#: The parts of a place, in the order in which a key has those that matter.
+_AXES = tuple(field.name for field in fields(Place))
+
+Watch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OnePage:
+    """The file before it is written, and what it holds."""
+
+    html: str
+    answers: int
+    full: bool
+
+    @property
+    def n_bytes(self) -> int:
+        """How large the file will be."""
+        return len(self.html.encode())
+
+
+def one_page(
+    session: Session,
+    reading: Reading,
+    *,
+    place: Place | None = None,
+    full: bool = False,
+    watch: Watch = lambda done, total: None,
+) -> OnePage:
+    """The page of one sentence. `full` takes every place, otherwise a path through them: every
+    layer and head at the chosen token, every token and every key at the chosen head.
+
+    Raises:
+        PellucidError: the sentence cannot be read.
+    """
+    held = _held(session, reading, place or Place(), full, watch)
+    return OnePage(_html(held), len(held["bodies"]), full)
+
+
+def write_page(page: OnePage, file: Path) -> None:
+    """Write it.
+
+    Raises:
+        PellucidError: the name does not end in .html, or there is no such folder.
+    """
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise PellucidError(
+            f"what is written is HTML, and {file} does not end in .html: name it so"
+        )
+    if not file.parent.is_dir():
+        raise PellucidError(f"there is no folder {file.parent}: make it, or choose another")
+    file.write_text(page.html, encoding="utf-8")
+
+
+def framed(html: str, *, height: int = 760) -> str:
+    """The page within another one, such as a notebook: apart from it, with scripts of its own."""
+    return (
+        f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '
+        'style="border:0" title="pellucid"></iframe>'
+    )
+
+
+def linked(modules: Mapping[str, str], start: str) -> str:
+    """One script of several modules, each after those that it imports."""
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        source = modules[name]
+        for _, other in _IMPORT.findall(source):
+            add(other)
+        names = ", ".join(_EXPORT.findall(source))
+        body = _EXPORT.sub("", _IMPORT.sub(_taken, source))
+        done[name] = (
+            f"const module_{_safe(name)} = (() => {{\n{body}\nreturn {{ {names} }};\n}})();\n"
+        )
+
+    add(start)
+    return "".join(done.values())
+
+
+def _taken(found: re.Match[str]) -> str:
+    return f"const {{{found[1].replace(' as ', ': ')}}} = module_{_safe(found[2])};\n"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _html(held: Plain) -> str:
+    found = files()
+    modules = {
+        name.removesuffix(".js"): file.content.decode()
+        for name, file in found.items()
+        if name.endswith(".js")
+    }
+    script, style = linked(modules, "app"), found["app.css"].content.decode()
+    said = json.dumps(held, ensure_ascii=False, allow_nan=False).encode()
+    payload = base64.b64encode(gzip.compress(said, 9, mtime=0)).decode()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = found["index.html"].content.decode()
+    page = re.sub(r'<link rel="icon"[^>]*>\n', "", page)
+    page = page.replace(
+        '<meta name="referrer"',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta name="referrer"',
+    )
+    page = page.replace('<link rel="stylesheet" href="./app.css">', f"<style>{style}</style>")
+    page = page.replace('<script type="module" src="./app.js"></script>\n', "")
+    body = (
+        f'<script type="application/octet-stream" id="payload">{payload}</script>\n'
+        f'<script type="module">{script}</script>\n</body>'
+    )
+    return page.replace("</body>", body)
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _held(
+    session: Session, reading: Reading, chosen: Place, full: bool, watch: Watch
+) -> dict[str, Any]:
+    """The answers by their keys; equal ones once."""
+    seen = session.get(Ask(kind="overview", reading=reading))
+    runs = session.get(Ask(kind="runs"))
+    listed = [run for run in runs["runs"] if run["key"] == reading.run]
+    listed = [
+        {**run, "checkpoints": [], "chosen": reading.checkpoint or run["chosen"]} for run in listed
+    ]
+    bodies: list[Any] = []
+    known: dict[str, int] = {}
+    answers: dict[str, int] = {}
+
+    def keep(key: str, body: Any) -> None:
+        said = json.dumps(body, sort_keys=True)
+        if said not in known:
+            known[said] = len(bodies)
+            bodies.append(body)
+        answers[key] = known[said]
+
+    keep("runs", {**runs, "runs": listed, "sentence": reading.sentence, "place": asdict(chosen)})
+    keep("overview", seen)
+    for token in range(len(seen["ids"])):
+        ask = Ask(kind="prediction", reading=reading, place=Place(token=token))
+        keep(f"prediction {token}", session.get(ask))
+    chosen = replace(chosen, token=chosen.token % len(seen["ids"]))
+    for stack in seen["stacks"]:
+        for layer, told in enumerate(stack["layers"]):
+            if told["heads"] and told["thumbnails"] is None:
+                place = Place(layer=layer, stack=stack["name"])
+                ask = Ask(kind="thumbnails", reading=reading, place=place)
+                keep(f"thumbnails {stack['name']} {layer}", session.get(ask))
+    places = list(dict.fromkeys(_places(seen, chosen, full)))
+    axes: dict[str, list[str]] = {}
+    total = len(seen["contents"]) * len(places)
+    for number, heading in enumerate(seen["contents"]):
+        found: dict[Place, Any] = {}
+        for count, place in enumerate(places):
+            watch(number * len(places) + count, total)
+            ask = Ask(kind="chapter", reading=reading, chapter=heading["id"], place=place)
+            found[place] = session.get(ask)
+        axes[heading["id"]] = _telling(found)
+        for place, body in found.items():
+            keep(_key(heading["id"], place, axes[heading["id"]]), body)
+    return {"answers": answers, "bodies": bodies, "axes": axes}
+
+
+def _places(seen: Plain, chosen: Place, full: bool) -> Iterator[Place]:
+    """Where chapters are told: `chosen`, and what can be reached from it along each axis."""
+    tokens = range(len(seen["ids"]))
+    stacks = {
+        stack["name"]: [max(1, at["heads"]) for at in stack["layers"]] for stack in seen["stacks"]
+    }
+    chosen = chosen if chosen.stack in stacks else replace(chosen, stack=next(iter(stacks)))
+    yield chosen
+    yield replace(chosen, feature=chosen.feature + 1)
+    for name, heads in stacks.items():
+        whole = full or sum(heads) <= _MOST_HEADS
+        for layer, count in enumerate(heads):
+            here = range(count) if whole or layer == chosen.layer else range(1)
+            for head in here:
+                yield replace(chosen, stack=name, layer=layer, head=head)
+                for token in tokens if full else ():
+                    yield replace(chosen, stack=name, layer=layer, head=head, token=token)
+    if len(stacks) > 1:
+        yield replace(chosen, cross=True)
+    for token in tokens:
+        yield replace(chosen, token=token)
+        yield replace(chosen, other=token)
+
+
+def _telling(found: Mapping[Place, Any]) -> list[str]:
+    """The axes along which a chapter changes: what does not matter is no part of its key."""
+    telling: list[str] = []
+    for axis in _AXES:
+        groups: dict[Any, set[str]] = {}
+        for place, body in found.items():
+            rest = tuple(getattr(place, name) for name in _AXES if name != axis)
+            groups.setdefault(rest, set()).add(json.dumps(body, sort_keys=True))
+        if any(len(each) > 1 for each in groups.values()):
+            telling.append(axis)
+    return telling
+
+
+def _key(chapter: str, place: Place, axes: list[str]) -> str:
+    return " ".join([chapter, *(f"{axis}={_plain(getattr(place, axis))}" for axis in axes)])
+
+
+def _plain(value: object) -> str:
+    """As JavaScript spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

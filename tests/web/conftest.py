@@ -1,0 +1,33 @@
+"""Runs, sessions and clients of the page's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from pellucid.web import Session
+from pellucid.web.app import app
+from support.page import SENTENCE, session_of
+
+HERE = "http://127.0.0.1:7357"
+
+
+@pytest.fixture(scope="module")
+def session(trained: Path) -> Session:
+    """A session over the tiny run."""
+    return session_of(trained)
+
+
+@pytest.fixture
+def client(session: Session) -> TestClient:
+    """A browser of sorts, on the page's own address."""
+    return TestClient(app(session), base_url=HERE, headers={"origin": HERE})
+
+
+@pytest.fixture
+def reading() -> dict[str, Any]:
+    """A sentence, as the page names it."""
+    return {"run": "run0", "checkpoint": "", "sentence": SENTENCE}

@@ -1,0 +1,126 @@
+"""One file: whole, honest about what it holds, and linked from the same modules."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Place
+from pellucid.web import OnePage, Reading, Session, ask_of, framed, one_page, write_page
+from pellucid.web.assets import files
+from pellucid.web.onefile import linked
+
+SENTENCE = "fox"
+
+
+@pytest.fixture(scope="module")
+def page(session: Session) -> OnePage:
+    return one_page(session, Reading("run0", "", SENTENCE), place=Place(token=2, layer=1))
+
+
+def held(page: OnePage) -> Any:
+    (payload,) = re.findall(r'id="payload">([^<]*)<', page.html)
+    return json.loads(gzip.decompress(base64.b64decode(payload)))
+
+
+def test_the_file_names_nothing_outside_and_allows_only_itself(page: OnePage) -> None:
+    assert not re.search(r'(?:src|href)="(?!#)', page.html)
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', page.html)[0]
+    assert policy.startswith("default-src 'none';")
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', page.html, re.S)
+    (style,) = re.findall(r"<style>(.*?)</style>", page.html, re.S)
+    for text in (script, style):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_the_file_answers_as_the_session_does(page: OnePage, session: Session) -> None:
+    said = held(page)
+    reading = {"run": "run0", "checkpoint": "", "sentence": SENTENCE}
+    answers, bodies = said["answers"], said["bodies"]
+    asked = ask_of({"kind": "prediction", "reading": reading, "place": {"token": 3}})
+    assert bodies[answers["prediction 3"]] == json.loads(session.answer(asked))
+    place = {"token": 2, "layer": 1, "head": 1}
+    asked = ask_of({"kind": "chapter", "chapter": "scores", "reading": reading, "place": place})
+    axes = said["axes"]["scores"]
+    assert {"layer", "head", "token", "other"} <= set(axes)
+    full = {"stack": "decoder", "other": 0, "feature": 0, "cross": "false", **place}
+    key = " ".join(["scores", *(f"{axis}={full[axis]}" for axis in axes)])
+    assert bodies[answers[key]] == json.loads(session.answer(asked))
+
+
+def test_what_does_not_matter_to_a_chapter_is_no_part_of_its_key(page: OnePage) -> None:
+    axes = held(page)["axes"]
+    assert "head" not in axes["tokens"]
+    assert "layer" not in axes["loss"]
+
+
+def test_full_holds_every_head_at_every_token(session: Session) -> None:
+    said = held(one_page(session, Reading("run0", "", "a b"), full=True))
+    keys = [key for key in said["answers"] if key.startswith("scores ")]
+    for layer, head, token in ((0, 0, 1), (1, 1, 2), (0, 1, 3)):
+        wanted = {f"layer={layer}", f"head={head}", f"token={token}"}
+        assert any(wanted <= set(key.split()) for key in keys)
+
+
+def test_modules_are_linked_each_after_those_it_imports() -> None:
+    modules = {
+        "app": 'import { a as b, two } from "./low.js";\nconst x = b() + two;\nexport const y = x;\n',
+        "low": 'import { two } from "./deep.js";\nexport { two };\nexport function a() {\n  return two;\n}\n',
+        "deep": "export const two = 2;\n",
+    }
+    modules["low"] = modules["low"].replace("export { two };\n", "export const two_ = two;\n")
+    modules["app"] = modules["app"].replace("a as b, two", "a as b, two_")
+    script = linked(modules, "app")
+    order = [script.index(f"const module_{name} ") for name in ("deep", "low", "app")]
+    assert order == sorted(order)
+    assert "const { a: b, two_ } = module_low;" in script
+    assert "return { two_, a };" in script
+    assert "import" not in script
+
+
+def test_every_module_of_the_page_can_be_linked() -> None:
+    modules = {
+        name.removesuffix(".js"): file.content.decode()
+        for name, file in files().items()
+        if name.endswith(".js")
+    }
+    script = linked(modules, "app")
+    assert not re.search(r"^(import|export) ", script, re.M)
+    assert all(f"const module_{name.replace('.', '_')} =" in script for name in modules)
+    assert "</script" not in script
+
+
+def test_a_frame_keeps_the_page_apart(page: OnePage) -> None:
+    frame = framed(page.html)
+    assert frame.startswith("<iframe srcdoc=")
+    assert 'sandbox="allow-scripts"' in frame
+    assert frame.count("<") == 2  # the page within is escaped
+
+
+def test_a_file_is_named_html_and_lies_in_a_folder(page: OnePage, tmp_path: Path) -> None:
+    with pytest.raises(PellucidError, match=r"does not end in \.html"):
+        write_page(page, tmp_path / "x.txt")
+    with pytest.raises(PellucidError, match="there is no folder"):
+        write_page(page, tmp_path / "none" / "x.html")
+
+
+def test_the_command_says_the_size_and_writes_it(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.html"
+    assert main(["explain", str(trained), "ox", "--html", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert re.fullmatch(r".*out\.html: \d+(\.\d)? kB, \d+ views\n", said)
+    assert 50_000 < out.stat().st_size < 2_000_000
+    assert main(["explain", str(trained), "ox", "--html", str(out), "--serve"]) == 2
+    assert main(["explain", str(trained), "", "--html", str(out)]) == 2

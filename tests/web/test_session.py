@@ -1,0 +1,281 @@
+"""The core behind the page: what it answers is what the model computes, and small."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pellucid
+from pellucid.errors import PellucidError
+from pellucid.explain import trace
+from pellucid.explain.chapter import Chapter, Matrix, Place
+from pellucid.web import Session, ask_of
+from pellucid.web.packing import LARGEST_ANSWER, LARGEST_RESPONSE, chapter_of
+from pellucid.web.stopping import Stopped, stop
+from support.page import SENTENCE, session_of
+
+
+def ask(session: Session, kind: str, reading: Any, **more: Any) -> Any:
+    """The answer as the page gets it, through JSON and back."""
+    said = json.loads(json.dumps({"kind": kind, "reading": reading, **more}))
+    return json.loads(session.answer(ask_of(said)))
+
+
+def floats(text: str) -> np.ndarray[Any, Any]:
+    import base64
+
+    return np.frombuffer(base64.b64decode(text), dtype="<f4")
+
+
+def test_the_overview_has_the_tokens_and_every_head(session: Session, reading: Any) -> None:
+    seen = ask(session, "overview", reading)
+    assert "".join(seen["pieces"][1:]) == SENTENCE
+    assert [layer["heads"] for layer in seen["stacks"][0]["layers"]] == [2, 2]
+    read = trace(pellucid.load(session.shelf.load("run0").folder), SENTENCE)
+    norms = [float(read[f"L{n}.residual"].norm(dim=-1).mean()) for n in range(3)]
+    assert seen["stacks"][0]["norms"] == pytest.approx(norms, rel=1e-5)
+    assert seen["surprisals"][0] is None
+    bits = [float(nats) / math.log(2) for nats in read["surprisal"]]
+    assert seen["surprisals"][1:] == pytest.approx(bits)
+
+
+def test_thumbnails_are_the_weights_in_256_shades(session: Session, reading: Any) -> None:
+    import base64
+
+    seen = ask(session, "overview", reading)
+    maps = seen["stacks"][0]["layers"][1]["thumbnails"]
+    read = trace(session.shelf.load("run0"), SENTENCE)
+    shades = np.frombuffer(base64.b64decode(maps["data"]), dtype=np.uint8).reshape(maps["shape"])
+    weights = torch.stack([read["L1.H0.weights"], read["L1.H1.weights"]]).numpy()
+    assert not maps["pooled"]
+    assert np.abs(shades / 255 - weights).max() <= 0.5 / 255 + 1e-6
+
+
+def test_the_prediction_is_the_models_softmax(session: Session, reading: Any) -> None:
+    said = ask(session, "prediction", reading, place={"token": 3})
+    read = trace(session.shelf.load("run0"), SENTENCE)
+    logits = read["logits"][3].double()
+    exact = {token: logit for token, _, logit in said["likely"]}
+    assert len(exact) == 256
+    near = [logits[token] == pytest.approx(logit, abs=1e-5) for token, logit in exact.items()]
+    assert all(near)
+    means, counts = floats(said["tail"]["means"]), floats(said["tail"]["counts"])
+    assert counts.sum() + 256 == said["vocabulary"] == len(logits)
+    total = sum(math.exp(each) for each in exact.values()) + float((np.exp(means) * counts).sum())
+    assert total == pytest.approx(float(logits.exp().sum()), rel=1e-5)
+    p = logits.softmax(-1)
+    assert said["target"]["p"] == pytest.approx(float(p[read.ids[4]]))
+    assert said["entropy"] == pytest.approx(float(-(p * p.log()).sum()))
+    last = said["lens"][-1]
+    assert last["id"] == int(p.argmax())
+    assert last["p"] == pytest.approx(float(p.max()), rel=1e-5)
+
+
+def test_a_head_that_is_taken_away_changes_the_prediction_as_in_the_model(
+    session: Session, reading: Any
+) -> None:
+    scales = [{"stack": "decoder", "layer": 1, "head": 0, "by": 0}]
+    said = ask(session, "prediction", reading, place={"token": -1}, scales=scales)
+    read = trace(session.shelf.load("run0"), SENTENCE)
+    before = read["logits"][-1].double().log_softmax(-1)
+    after = read.with_heads({(1, 0): 0.0})["logits"][-1].double().log_softmax(-1)
+    kl = float((before.exp() * (before - after)).sum())
+    assert kl > 0
+    assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
+    for token, _, was, now in said["changed"]["rows"]:
+        assert was == pytest.approx(math.exp(before[token]), rel=1e-5)
+        assert now == pytest.approx(math.exp(after[token]), rel=1e-5)
+
+
+def test_every_chapter_is_told_at_every_layer_and_is_small(session: Session, reading: Any) -> None:
+    seen = ask(session, "overview", reading)
+    assert len(seen["contents"]) >= 3
+    for heading in seen["contents"]:
+        for layer in (0, 1):
+            place = {"token": 4, "other": 2, "layer": layer, "head": 1}
+            asked = {
+                "kind": "chapter",
+                "reading": reading,
+                "chapter": heading["id"],
+                "place": place,
+            }
+            said = session.answer(ask_of(asked))
+            assert len(said) <= LARGEST_ANSWER, heading["id"]
+            chapter = json.loads(said)
+            title, part = heading["title"], heading["part"]
+            assert (chapter["id"], chapter["title"], chapter["part"]) == (
+                heading["id"],
+                title,
+                part,
+            )
+
+
+def test_a_large_matrix_is_pooled_and_says_so() -> None:
+    names = tuple(str(n) for n in range(600))
+    values = torch.randn(600, 600)
+    rows = tuple(tuple(row) for row in values.tolist())
+    picture = Matrix(
+        title="m", rows=names, columns=names, values=rows, scale="diverging", address="x"
+    )
+    chapter = Chapter(
+        id="c", number=1, part="forward", title="C", sentence="s", pictures=(picture,)
+    )
+    said = chapter_of(chapter)["pictures"][0]
+    assert "largest by size of 5 x 5 of 600 x 600" in said["pooled"]
+    assert said["address"] == ""  # no cell is one number of the model
+    found = floats(said["data"]).reshape(120, 120)
+    tile = values[:5, :5].flatten()
+    assert found[0, 0] == pytest.approx(float(tile[tile.abs().argmax()]))
+    assert len(json.dumps(said)) < LARGEST_ANSWER
+    small = Matrix(
+        title="m", rows=("a",), columns=("b",), values=((None,),), scale="diverging", address="x"
+    )
+    assert math.isnan(floats(chapter_of(_holding(small))["pictures"][0]["data"])[0])
+
+
+def _holding(picture: Matrix) -> Chapter:
+    return Chapter(id="c", number=1, part="forward", title="C", sentence="s", pictures=(picture,))
+
+
+def test_an_answer_that_would_be_too_large_is_refused(
+    session: Session, reading: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "get", lambda ask: {"x": "y" * LARGEST_RESPONSE})
+    with pytest.raises(PellucidError, match=r"would have 2\.0 MB, and at most 2 MB are sent"):
+        session.answer(ask_of({"kind": "overview", "reading": reading}))
+
+
+def test_sentences_are_kept_up_to_a_number(trained: Path, reading: Any) -> None:
+    session = session_of(trained)
+    for n in range(12):
+        ask(session, "overview", {**reading, "sentence": f"the {n}"})
+    assert len(session._read) == 8  # pyright: ignore[reportPrivateUsage]
+
+
+def test_work_that_nobody_waits_for_stops(trained: Path, reading: Any) -> None:
+    session = session_of(trained)
+    event = threading.Event()
+    event.set()
+    token = stop.set(event)
+    try:
+        with pytest.raises(Stopped):
+            session.get(ask_of({"kind": "overview", "reading": reading}))
+    finally:
+        stop.reset(token)
+    model = session.shelf.load("run0").model
+    hooks = [part._forward_pre_hooks for part in model.modules()]  # pyright: ignore[reportPrivateUsage]
+    assert not any(hooks)
+
+
+def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
+    session = session_of(trained)
+    model = session.shelf.load("run0").model
+    event, entered = threading.Event(), []
+    assert model.decoder is not None
+    for block in model.decoder.blocks:
+        block.register_forward_hook(lambda *_: (entered.append(1), event.set()) and None)
+    token = stop.set(event)
+    try:
+        with pytest.raises(Stopped):
+            session.get(ask_of({"kind": "overview", "reading": reading}))
+    finally:
+        stop.reset(token)
+    assert len(entered) == 1  # of two
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([], "has to be a JSON object"),
+        ({"kind": "secrets"}, "is not something to ask for"),
+        ({"kind": "overview"}, "did not say which run"),
+        ({"kind": "overview", "reading": {"run": "run0", "sentence": 7}}, "has to be text"),
+        ({"kind": "overview", "reading": {"run": "run0", "sentence": "  "}}, "sentence is empty"),
+        ({"kind": "overview", "reading": {"run": "run0", "sentence": "x" * 99}}, "shorten it"),
+        ({"kind": "overview", "reading": {"run": "run0", "sentence": "x" * 30000}}, "shorten it"),
+        (
+            {"kind": "overview", "reading": {"run": "run0", "sentence": "\ud800"}},
+            "half a character",
+        ),
+        ({"kind": "overview", "reading": {"run": "/etc", "sentence": "x"}}, "no run '/etc' here"),
+        (
+            {"kind": "overview", "reading": {"run": "run0", "checkpoint": "..", "sentence": "x"}},
+            "checkpoint '..' is not there",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_words(session: Session, said: Any, why: str) -> None:
+    with pytest.raises(PellucidError, match=why):
+        session.get(ask_of(said))
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ({"layer": 9}, "no layer 9 in the decoder: it has 2"),
+        ({"head": 7}, "no head 7 in layer 0: it has 2"),
+        ({"token": 99}, "no token 99: the sentence has"),
+        ({"stack": "encoder"}, "no layer 0 in the encoder"),
+        ({"stack": "x"}, "called decoder or encoder"),
+        ({"path": 1}, "a place has"),
+        ({"layer": 1.5}, "whole number"),
+    ],
+)
+def test_a_place_that_is_not_there_is_refused(
+    session: Session, reading: Any, place: Any, why: str
+) -> None:
+    asked = {"kind": "chapter", "reading": reading, "chapter": "tokens", "place": place}
+    with pytest.raises(PellucidError, match=why):
+        session.get(ask_of(asked))
+
+
+@pytest.mark.parametrize("by", [-1, 99, "0", True, None])
+def test_a_head_counts_by_a_number_within_bounds(session: Session, reading: Any, by: Any) -> None:
+    scales = [{"layer": 0, "head": 0, "by": by}]
+    with pytest.raises(PellucidError, match="a head counts"):
+        ask_of({"kind": "overview", "reading": reading, "scales": scales})
+
+
+def test_a_chapter_that_this_model_has_not_is_refused(session: Session, reading: Any) -> None:
+    with pytest.raises(PellucidError, match="has no chapter 'x': it has tokens"):
+        ask(session, "chapter", reading, chapter="x")
+
+
+def test_checkpoints_are_listed_and_opened(session: Session, reading: Any) -> None:
+    listed = json.loads(session.answer(ask_of({"kind": "runs"})))["runs"][0]
+    assert listed["checkpoints"] == ["step-8", "step-12"]
+    first = ask(session, "prediction", {**reading, "checkpoint": "step-8"}, place={"token": 2})
+    last = ask(session, "prediction", reading, place={"token": 2})
+    assert first["likely"] != last["likely"]
+
+
+def test_a_newer_checkpoint_of_a_run_that_trains_is_read(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    (folder / "checkpoints" / "latest").write_text("step-8\n")
+    session = session_of(folder)
+    assert session.shelf.load("run0").checkpoint.name == "step-8"
+    (folder / "checkpoints" / "latest").write_text("step-12\n")
+    assert session.shelf.load("run0").checkpoint.name == "step-12"
+
+
+def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("step-*", "latest", "best"))
+    with pytest.raises(PellucidError, match="holds no checkpoint"):
+        session_of(folder).shelf.load("run0")
+
+
+def test_a_place_defaults_to_the_last_token(session: Session, reading: Any) -> None:
+    assert ask_of({"kind": "overview", "reading": reading}).place == Place()
