@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,29 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import pellucid
 from pellucid import config
-from pellucid.diagnosis import small_twin
 from pellucid.explain import Trace, trace
 from pellucid.model import Transformer, assemble, assemble_trained
-from pellucid.presets import PRESETS
-from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, random_ids, with_stack
+from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
+from support.traced import MODELS, TWINS, traced
 from support.witness import Witness
 
-TWINS = {name: replace(small_twin(run.model), vocab_size=23) for name, run in PRESETS.items()}
-MODELS = {
-    **{f"preset {name}": model for name, model in TWINS.items()},
-    **VARIANTS,
-    **{f"encoder {name}": model for name, model in ENCODERS.items()},
-    **{f"pair {name}": model for name, model in PAIRS.items()},
-}
 #: their products have no softmax
 WITHOUT_SOFTMAX = ("linear", "linear with learned positions", "memory")
-
-
-def traced(model: Transformer, time: int = 7, **changes: Any) -> Trace:
-    """A trace of random ids, with a source where the model reads one."""
-    pair = model.encoder is not None and model.decoder is not None
-    source = random_ids(1, time + 2, seed=5) if pair else None
-    return trace(model, ids=random_ids(1, time), source_ids=source, **changes)
 
 
 def forward(found: Trace) -> Tensor:

@@ -16,18 +16,21 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
-from pellucid.explain.listening import KNOWN, PARTS
+from pellucid.explain.listening import KNOWN, LINEAR, PARTS
 from pellucid.explain.passage import HeadPlace, Side
 from pellucid.model import LinearAttention, NeuralMemory, Positions, Sandwich, Stack
 
 _LAYER = re.compile(r"([LE])(\d+)\.(?:H(\d+)\.(cross\.)?)?(\S+)\Z")
 _HEAD = re.compile(r"([LE])(\d+)\.H(\d+)(\.cross)?\Z")
+_POINTED = re.compile(r"(.+?)\[([-\d:, ]+)\]\Z")
+_STEP = re.compile(r"(-?\d*)(:?)(-?\d*)\Z")
 _LETTERS: dict[str, Side] = {"L": "decoder", "E": "encoder"}
 
 Shape = tuple[int, ...]
+Index = tuple[int | slice, ...]
 
 
 class Address(NamedTuple):
@@ -48,6 +51,31 @@ def parsed(address: str) -> Address | None:
     letter, layer, head, cross, what = found.groups()
     number = None if head is None else int(head)
     return Address(_LETTERS[letter], int(layer), number, cross is not None, what)
+
+
+def pointed(address: str) -> tuple[str, Index]:
+    """An address and the place within it that it points to: L2.H1.scores[7, 1], L2.H1.v[:, 3]."""
+    found = _POINTED.match(address)
+    if found is None:
+        return address, ()
+    steps = [_STEP.match(part.strip()) for part in found[2].split(",")]
+    if any(step is None or not step[0] for step in steps):
+        return address, ()
+    return found[1], tuple(_step(*step.groups()) for step in steps if step is not None)
+
+
+def _step(first: str, between: str, last: str) -> int | slice:
+    if not between:
+        return int(first)
+    return slice(int(first) if first else None, int(last) if last else None)
+
+
+def weight(model: nn.Module, name: str) -> Tensor | None:
+    """A weight or a buffer of a model by its name; None where there is none."""
+    found: Any = model
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    return found.detach() if isinstance(found, Tensor) else None
 
 
 def head_place(name: str) -> HeadPlace:
@@ -102,6 +130,9 @@ def _of_block(block: nn.Module, time: int, width: int) -> Iterator[tuple[str, Sh
         # a sandwich is two norms and is not called itself
         unheard = isinstance(part, Sandwich) or name == "feed_forward.down"
         if unheard or not isinstance(part, nn.Module):
+            continue
+        if name in LINEAR:
+            yield name, (time, cast("Any", part).out_features)
             continue
         widened = inner is not None and name in ("feed_forward.up", "feed_forward.gate")
         made = inner if widened else width

@@ -15,7 +15,11 @@ from pellucid.explain.expressions import Expression, value
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What is chosen, once for everything: a token (the query), another one (the key), a layer, a
-    head, a feature, and a stack where there are two."""
+    head, a feature, and a stack where there are two.
+
+    Negative numbers count from the end. `cross` means the decoder's attention to an encoder: the
+    key is then a token of the source.
+    """
 
     token: int = -1
     other: int = 0
@@ -23,6 +27,7 @@ class Place:
     head: int = 0
     feature: int = 0
     stack: Literal["decoder", "encoder"] = "decoder"
+    cross: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ class Matrix:
 
     `scale` says how it is coloured: from 0 to the largest, or both ways from 0. `pooled` says in
     words what was pooled or cut, and is empty where each cell is one number. `address` is where
-    [row, column] stands in the trace.
+    [row, column] stands in the trace; of a part that was cut out, the first cell is
+    [first_row, first_column] there.
     """
 
     title: str
@@ -81,6 +87,8 @@ class Matrix:
     scale: Literal["sequential", "diverging"]
     address: str
     pooled: str = ""
+    first_row: int = 0
+    first_column: int = 0
     kind: Literal["matrix"] = "matrix"
 
 
@@ -119,6 +127,7 @@ class Lines:
     kind: Literal["lines"] = "lines"
 
 
+Part = Literal["forward", "backward", "update", "over time", "compare"]
 Picture = Tokens | Matrix | Bars | Table | Lines
 
 
@@ -131,7 +140,7 @@ class Chapter:
 
     id: str
     number: int
-    part: Literal["forward", "backward", "update", "over time", "compare"]
+    part: Part
     title: str
     sentence: str
     pictures: tuple[Picture, ...] = ()

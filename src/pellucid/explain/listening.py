@@ -51,7 +51,13 @@ PARTS = (
     "feed_forward.up",
     "feed_forward.gate",
     "feed_forward.down",
+    "attention.query",
+    "attention.key",
+    "attention.value",
+    "cross_attention.query",
 )
+#: Of these the output alone: what they are given is their attention's.
+LINEAR = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
 #: Attention whose heads are known.
 KNOWN = (MultiHeadAttention, CrossAttention, LinearAttention, NeuralMemory)
 

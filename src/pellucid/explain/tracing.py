@@ -28,7 +28,9 @@ from pellucid.explain.addresses import (
     head_place,
     of_stack,
     parsed,
+    pointed,
     refuse_unknown,
+    weight,
 )
 from pellucid.explain.listening import Heard, Look, opened
 from pellucid.explain.passage import (
@@ -152,15 +154,24 @@ class Trace:
     def __getitem__(self, address: str) -> Tensor:
         """The numbers at an address, as the model had them.
 
+        An address may end with [7, 1], and may be the name of a weight.
+
         Raises:
             PellucidError: there is no such address; says what is near, or why there is nothing.
         """
+        name, index = pointed(address)
         with torch.no_grad():
-            place = parsed(address)
-            found = self._whole(address) if place is None else self._within(place)
+            place = parsed(name)
+            found = self._whole(name) if place is None else self._within(place)
+            found = weight(self.model, name) if found is None else found
         if found is None:
             raise refuse_unknown(address, self.addresses())
-        return found
+        try:
+            return found[index] if index else found
+        except IndexError:
+            raise PellucidError(
+                f"{address} lies outside: {name} has the shape {tuple(found.shape)}"
+            ) from None
 
     def addresses(self) -> dict[str, Shape]:
         """Every address with the shape of what is there; nothing is computed for it."""

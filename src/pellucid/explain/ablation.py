@@ -1,0 +1,68 @@
+"""What a prediction loses when heads are taken away: two traces of one sentence, held together.
+
+Comes in: a trace, and the same with other heads. Goes out: probabilities before and after, and KL.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from pellucid.errors import PellucidError
+from pellucid.explain.ends import wide
+from pellucid.explain.tracing import Trace
+from pellucid.maths import kl_divergence
+from pellucid.typed import to_list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """At one place: the words whose probability changed most, before and after.
+
+    `kl` is KL(before | after) at that place, `kls` at every place, in nats. `loss` is the change
+    of the sentence's loss, nan where it has none.
+    """
+
+    token: int
+    words: tuple[int, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    kl: float
+    kls: tuple[float, ...]
+    loss: float
+
+
+@torch.no_grad()
+def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> Change:
+    """What changed between a trace and another of the same ids.
+
+    Raises:
+        PellucidError: they are of different ids, or the model has no head.
+    """
+    if before.sentence.ids != after.sentence.ids:
+        raise PellucidError(
+            "the two traces read different tokens: ablate one, with trace.with_heads"
+        )
+    n = len(before.ids)
+    one, other = (torch.softmax(wide(t.logits_at(token)).double(), -1) for t in (before, after))
+    moved = (one - other).abs().topk(min(most, len(one))).indices
+    kls = tuple(
+        float(
+            kl_divergence(
+                *(torch.softmax(wide(t.logits_at(at)).double(), -1) for t in (before, after))
+            )
+        )
+        for at in range(n)
+    )
+    priced = "loss" in before.addresses()
+    return Change(
+        token=token % n,
+        words=tuple(to_list(moved)),
+        before=tuple(to_list(one[moved])),
+        after=tuple(to_list(other[moved])),
+        kl=kls[token],
+        kls=kls,
+        loss=float(after["loss"] - before["loss"]) if priced else math.nan,
+    )

@@ -1,0 +1,101 @@
+"""Embedding: each token's row of numbers, and the tokens that have similar ones.
+
+Comes in: a trace and a token. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.ends import wide
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import embedding_receipt
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.making import apply, at, receipt, row, source_of
+from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+_FEATURES, _NEAREST = 24, 5
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """A token's row, its nearest neighbours by cosine, and whether the head is the same matrix."""
+    chosen = settled(trace, place)
+    model = trace.model
+    token_id = int(trace.passed(chosen.side).ids[0, chosen.token])
+    embedded = trace[at(f"{start_of(trace, chosen.side)}embedding", chosen.token)]
+    rows, width = model.token_embedding.weight.shape
+    neighbours, cosines = nearest(model.token_embedding.weight, token_id)
+    shown = min(_FEATURES, width)
+    return Chapter(
+        id="embedding",
+        number=2,
+        part="forward",
+        title="Embedding",
+        sentence=f"Token {chosen.query(trace)} becomes row {token_id:,} of a table of {rows:,} "
+        f"rows: {width} numbers that were learnt, the same wherever the token stands.",
+        pictures=(
+            Bars(
+                title=f"the first {shown} of {width} features",
+                names=tuple(map(str, range(shown))),
+                values=tuple(to_list(embedded[:shown].float())),
+            ),
+            Table(
+                title="nearest tokens by cosine of their rows",
+                columns=("token", "id", "cosine"),
+                rows=tuple(
+                    (piece(trace, word), word, cosine)
+                    for word, cosine in zip(neighbours, cosines, strict=True)
+                ),
+            ),
+        ),
+        receipts=(embedding_receipt(trace, chosen), *_cosine(trace, chosen, token_id, neighbours)),
+        notes=(_tied(trace),),
+    )
+
+
+@torch.no_grad()
+def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
+    """The tokens whose rows point in the most similar direction, and the cosines."""
+    rows = wide(table)
+    products = torch.mv(rows, rows[token_id])
+    lengths = rows.square().sum(-1).sqrt()
+    cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(rows.dtype).tiny)
+    cosines[token_id] = -torch.inf
+    found = cosines.topk(min(_NEAREST, len(cosines) - 1))
+    return to_list(found.indices), to_list(found.values)
+
+
+def _cosine(
+    trace: Trace, chosen: Chosen, token_id: int, neighbours: list[int]
+) -> tuple[Receipt, ...]:
+    if not neighbours:
+        return ()
+    table, other = trace.model.token_embedding.weight, neighbours[0]
+    a = row(table[token_id], f"E[{token_id}]", at("token_embedding.weight", token_id))
+    b = row(table[other], f"E[{other}]", at("token_embedding.weight", other))
+    lengths = apply("mul", apply("sqrt", apply("dot", a, a)), apply("sqrt", apply("dot", b, b)))
+    found = receipt(
+        trace,
+        title=f"cosine of {chosen.query(trace)} and {piece(trace, other)}",
+        formula="a · b / (|a| |b|)",
+        expression=apply("div", apply("dot", a, b), lengths),
+        address=at("token_embedding.weight", token_id),
+        source=source_of(nearest, "cosines = products /"),
+        model=nearest(table, token_id)[1][0],
+    )
+    return (found,)
+
+
+def _tied(trace: Trace) -> str:
+    if not trace.model.has_head:
+        return "the model has no head: nothing else reads this table"
+    if trace.model.head is None:
+        return (
+            "tied: the head that makes logits is this same table, so a token's row is both what "
+            "it means and what speaks for it"
+        )
+    return "not tied: the head that makes logits is another matrix"

@@ -1,0 +1,144 @@
+"""Heads: all of a stack at once, by where they look; those of one layer as small maps.
+
+Comes in: a trace, a layer, a token. Goes out: a chapter. Every layer is opened once, one head's
+square at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pellucid.explain.chapter import Chapter, Matrix, Place, Receipt
+from pellucid.explain.chapters.maps import pooled_map
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts.making import (
+    Expression,
+    apply,
+    at,
+    number,
+    receipt,
+    source_of,
+    total,
+)
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+#: Small maps of heads that are part of the chapter, at most, and how many cells wide.
+_MAPS, _CELLS = 16, 16
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNumbers:
+    """Where one head looks, as means over its queries.
+
+    `entropy` in nats, None where some shares are below 0 and there is none; `previous` the share
+    of the token before, over the queries that have one; `first` the share of the first token, over
+    all but the first.
+    """
+
+    entropy: float | None
+    previous: float
+    first: float
+
+
+def numbers_of(weights: Tensor) -> HeadNumbers:
+    """The three numbers of a square of weights, (queries, keys)."""
+    wide = weights.double()
+    rows = _entropy(wide)
+    behind = wide.diagonal(-1) if min(wide.shape) > 1 else wide.new_zeros(1)
+    first = wide[1:, 0] if len(wide) > 1 else wide.new_zeros(1)
+    entropy = None if bool((wide < 0).any()) else float(rows.mean())
+    return HeadNumbers(entropy, float(behind.mean()), float(first.mean()))
+
+
+def _entropy(weights: Tensor) -> Tensor:
+    """-sum w log w of each row, in nats; 0 log 0 is 0."""
+    return -torch.xlogy(weights, weights).sum(-1)
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The grid of all heads, three numbers each; the maps of the chosen layer's."""
+    chosen = settled(trace, place)
+    look = chosen.look(trace)
+    grid = [_layer(trace, chosen, layer) for layer in range(trace.n_layers(chosen.side))]
+    shown = min(look.n_heads, _MAPS)
+    maps = tuple(
+        pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(shown)
+    )
+    some = bool((trace[f"{chosen.head_name}.weights"][chosen.token] < 0).any())
+    receipts = () if some else (entropy_receipt(trace, chosen),)
+    notes = ["means over the queries of this sentence: another sentence may say otherwise"]
+    if shown < look.n_heads:
+        notes.append(f"small maps: the first {shown} of the layer's {look.n_heads} heads")
+    if any(each.entropy is None for row in grid for each in row):
+        notes.append("turned features make shares below 0: such a head has no entropy")
+    return Chapter(
+        id="heads",
+        number=8,
+        part="forward",
+        title="Heads",
+        sentence=f"{_count(grid)} heads look at the sentence side by side: some at the token "
+        "before, some at the first one, some at many alike.",
+        pictures=(
+            _grid(chosen, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
+            _grid(chosen, grid, "previous", "share given to the token before"),
+            _grid(chosen, grid, "first", "share given to the first token"),
+            *maps,
+        ),
+        receipts=receipts,
+        notes=tuple(notes),
+    )
+
+
+def _layer(trace: Trace, chosen: Chosen, layer: int) -> list[HeadNumbers]:
+    look = trace.layer(chosen.side, layer).looks.get("cross" if chosen.cross else "")
+    if look is None:
+        return []
+    here = replace(chosen, layer=layer)
+    return [
+        numbers_of(trace[f"{replace(here, head=head).head_name}.weights"])
+        for head in range(look.n_heads)
+    ]
+
+
+def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], what: str, title: str) -> Matrix:
+    widest = max(map(len, grid))
+    letter = chosen.layer_name[0]
+    return Matrix(
+        title=title,
+        rows=tuple(f"{letter}{layer}" for layer in range(len(grid))),
+        columns=tuple(f"H{head}" for head in range(widest)),
+        values=tuple(
+            tuple(None if head >= len(row) else getattr(row[head], what) for head in range(widest))
+            for row in grid
+        ),
+        scale="sequential",
+        address="",
+    )
+
+
+def entropy_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """-sum w log w of one query, over the keys it gives a share to."""
+    address = f"{chosen.head_name}.weights"
+    weights = trace[address][chosen.token]
+    keys: list[int] = to_list((weights > 0).nonzero().flatten())
+    terms: list[Expression] = []
+    for key in keys:
+        w = number(trace, at(address, chosen.token, key), f"w{key}")
+        terms.append(apply("mul", w, apply("log", w)))
+    return receipt(
+        trace,
+        title=f"entropy of {chosen.query(trace)} in {chosen.head_name}, in nats",
+        formula="-Σ w log w",
+        expression=apply("neg", total(terms, ())),
+        address=at(address, chosen.token),
+        source=source_of(_entropy, "torch.xlogy"),
+        model=float(_entropy(weights.double()[None])[0]),
+    )
+
+
+def _count(grid: list[list[HeadNumbers]]) -> int:
+    return sum(map(len, grid))

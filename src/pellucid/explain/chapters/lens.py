@@ -1,0 +1,98 @@
+"""Lens: what would be predicted if the model ended after a layer.
+
+Comes in: a trace, a token. Goes out: a chapter. The final norm and the head are applied to a state
+they were not trained for: what is read off early is a hint, and the chapter says so.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Chapter, Matrix, Place, Table
+from pellucid.explain.chapters.words import mask_or, word_of
+from pellucid.explain.ends import wide
+from pellucid.explain.places import settled
+from pellucid.explain.receipts import logit_receipt, probability_receipt
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+#: Tokens of the ladder, at most: every cell is a whole distribution.
+_TOKENS = 32
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The likeliest word after each layer at the chosen token; p of what came, for all tokens."""
+    chosen = settled(trace, place)
+    if not trace.model.has_head:
+        _ = trace.model.head_weight  # for its refusal
+    if chosen.side != trace.side:
+        raise PellucidError(
+            "no word is read off this stack: look at the other with --stack decoder"
+        )
+    token = mask_or(trace, chosen.token)
+    word, how = word_of(trace, token)
+    states = trace.passed(trace.side).states
+    rows: list[tuple[str | float | int, ...]] = []
+    for layer, state in enumerate(states):
+        shares = lens(trace, state[0, token])
+        best = int(shares.argmax())
+        name = "embedding" if layer == 0 else f"layer {layer - 1}"
+        ranks = int((shares > shares[word]).sum()) + 1
+        rows.append((name, piece(trace, best), float(shares[best]), float(shares[word]), ranks))
+    wanted = piece(trace, word)
+    return Chapter(
+        id="lens",
+        number=11,
+        part="forward",
+        title="Logit lens",
+        sentence=f"If the model ended after each layer, what would it say behind "
+        f"{trace.pieces(trace.side)[token]!r} ({token})? The final norm and the head are applied "
+        "to the stream as it is there.",
+        pictures=(
+            Table(
+                title=f"after each layer; the word {how} is {wanted}",
+                columns=("after", "likeliest", "p", f"p of {wanted}", "its rank"),
+                rows=tuple(rows),
+            ),
+            _ladder(trace, token),
+        ),
+        receipts=(
+            logit_receipt(trace, token, word),
+            probability_receipt(trace, token, word),
+        ),
+        notes=("early layers were not trained to be read so: a hint, not a thought",),
+    )
+
+
+@torch.no_grad()
+def lens(trace: Trace, states: Tensor) -> Tensor:
+    """The probabilities that the model's end makes of states within it: (..., vocab)."""
+    model = trace.model
+    hidden = model.readable(trace.passed(trace.side).stack.final_norm(states[None]))[0]
+    return torch.softmax(wide(model.logits(hidden)), dim=-1)
+
+
+def _ladder(trace: Trace, token: int) -> Matrix:
+    """p of the word that came (or is likeliest in the end), layer by layer and token by token."""
+    pieces, states = trace.pieces(trace.side), trace.passed(trace.side).states
+    first = max(0, min(token - _TOKENS // 2, len(pieces) - _TOKENS))
+    places = range(first, min(first + _TOKENS, len(pieces)))
+    words = torch.tensor([word_of(trace, place)[0] for place in places])
+    grid = [
+        to_list(lens(trace, state[0, list(places)]).gather(1, words[:, None])[:, 0])
+        for state in states
+    ]
+    cut = len(places) < len(pieces)
+    return Matrix(
+        title="p of the word that came next, or of the likeliest where none did",
+        rows=("embedding", *(f"layer {layer}" for layer in range(len(states) - 1))),
+        columns=tuple(pieces[place] for place in places),
+        values=tuple(map(tuple, grid)),
+        scale="sequential",
+        address="",
+        pooled=f"cut out: tokens {first} to {places[-1]} of {len(pieces)}" if cut else "",
+        first_column=first,
+    )

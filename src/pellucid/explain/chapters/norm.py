@@ -1,0 +1,99 @@
+"""Norm: one token's features before and after, with mean and variance put in.
+
+Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.explain.chapter import Chapter, Lines, Picture, Place, Table
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import norm_receipt
+from pellucid.explain.receipts.making import at
+from pellucid.explain.tracing import Trace
+from pellucid.model import BatchNorm, InstanceNorm, Sandwich
+from pellucid.typed import to_list
+
+_FEATURES = 64
+_WHERE = {
+    "pre_norm": "before each sublayer",
+    "post_norm": "after each sum of stream and sublayer",
+    "output_norm": "on what each sublayer writes",
+    "sandwich_norm": "before each sublayer and on what it writes",
+    "deep_norm": "after each sum of scaled stream and sublayer",
+    "no_residual": "before each sublayer",
+}
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The norm of the chosen layer's attention; the one before it, where there are two."""
+    chosen = settled(trace, place)
+    stack = trace.passed(chosen.side).stack
+    block = stack.blocks[chosen.layer]
+    both = isinstance(getattr(block, "attention_norm", None), Sandwich)
+    name = "attention_norm.before" if both else "attention_norm"
+    address = f"{chosen.layer_name}.{name}"
+    module = trace.model.get_submodule(f"{chosen.side}.blocks.{chosen.layer}.{name}")
+    receipt = norm_receipt(
+        trace,
+        norm=f"{chosen.side}.blocks.{chosen.layer}.{name}",
+        given=f"{address}.in",
+        made=address,
+        token=chosen.token,
+        feature=chosen.feature,
+    )
+    leaks = isinstance(module, BatchNorm | InstanceNorm)
+    rule = getattr(block.residual, "__name__", "") or getattr(
+        getattr(block.residual, "func", None), "__name__", ""
+    )
+    return Chapter(
+        id="norm",
+        number=4,
+        part="forward",
+        title="Norm",
+        sentence=f"{type(module).__name__} brings the features of {chosen.query(trace)} to a "
+        f"common scale; in this model norms stand {_WHERE.get(rule, 'before each sublayer')}.",
+        pictures=_pictures(trace, chosen, address),
+        receipts=() if receipt is None else (receipt,),
+        notes=(
+            *(("this norm looks at other tokens too, and so leaks the future",) if leaks else ()),
+            f"others: {', '.join(_others(trace, chosen, address))}",
+        ),
+    )
+
+
+def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]:
+    before = trace[at(f"{address}.in", chosen.token)].double()
+    after = trace[at(address, chosen.token)].double()
+    shown = min(_FEATURES, len(before))
+    rows = [
+        (name, float(x.mean()), float(x.var(correction=0)), math.sqrt(float((x * x).mean())))
+        for name, x in (("before", before), ("after", after))
+    ]
+    cut = f": the first {shown} of {len(before)}" if shown < len(before) else ""
+    return (
+        Table(
+            title="over the features of this token",
+            columns=("", "mean", "variance", "root mean square"),
+            rows=tuple(rows),
+        ),
+        Lines(
+            title=f"features before and after{cut}",
+            names=("before", "after"),
+            x=tuple(map(float, range(shown))),
+            series=tuple(tuple(to_list(x[:shown])) for x in (before, after)),
+            x_unit="feature",
+        ),
+    )
+
+
+def _others(trace: Trace, chosen: Chosen, address: str) -> list[str]:
+    """The addresses of the layer's other norms, and of the last."""
+    here = f"{chosen.layer_name}."
+    found = [
+        name
+        for name in trace.addresses()
+        if name.startswith(here) and "norm" in name and not name.endswith(".in") and name != address
+    ]
+    return [*found, "final_norm"]

@@ -1,0 +1,133 @@
+"""Positions: how a model knows where a token stands; each scheme where it acts.
+
+Comes in: a trace, a token and another. Goes out: a chapter: a vector added, pairs turned, or scores
+biased.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pellucid.explain import heads
+from pellucid.explain.chapter import Bars, Chapter, Lines, Picture, Place, Receipt, Table
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
+from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.tracing import Trace
+from pellucid.model import (
+    ALiBi,
+    BucketedBias,
+    Learned,
+    LinearAttention,
+    Rotary,
+    ShawRelative,
+    Sinusoidal,
+)
+from pellucid.typed import to_list
+
+_FEATURES, _PAIRS = 24, 8
+_Parts = tuple[str, list[Picture], list[Receipt | None]]
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """What the stack's scheme does at the chosen place."""
+    if place.cross:  # positions act within one text
+        place = replace(place, cross=False, other=0)
+    chosen = settled(trace, place)
+    scheme = trace.passed(chosen.side).positions
+    notes: list[str] = []
+    match scheme:
+        case Learned() | Sinusoidal():
+            sentence, pictures, receipts = _added(trace, chosen)
+        case Rotary():
+            sentence, pictures, receipts = _turned(trace, chosen)
+        case ALiBi() | BucketedBias() | ShawRelative():
+            sentence, pictures, receipts = _biased(trace, chosen)
+        case _:
+            sentence, pictures, receipts = (
+                "Nothing tells this model where a token stands: only the mask, which hides what "
+                "comes later, tells tokens apart by their place.",
+                list[Picture](),
+                list[Receipt | None](),
+            )
+    if chosen.side == "decoder" and len(trace.sides) == 2:
+        notes.append("attention to the encoder knows no order: positions act within one text")
+    return Chapter(
+        id="positions",
+        number=3,
+        part="forward",
+        title="Positions",
+        sentence=sentence,
+        pictures=tuple(pictures),
+        receipts=tuple(each for each in receipts if each is not None),
+        notes=tuple(notes),
+    )
+
+
+def _added(trace: Trace, chosen: Chosen) -> _Parts:
+    learnt = isinstance(trace.passed(chosen.side).positions, Learned)
+    added = trace[at(f"{start_of(trace, chosen.side)}positions", chosen.token)]
+    shown = min(_FEATURES, len(added))
+    sentence = f"A vector for place {chosen.token} is added to the embedding: " + (
+        "it was learnt, one for each place." if learnt else "sines and cosines, not learnt."
+    )
+    picture = Bars(
+        title=f"what place {chosen.token} adds: the first {shown} of {len(added)} features",
+        names=tuple(map(str, range(shown))),
+        values=tuple(to_list(added[:shown].float())),
+    )
+    return sentence, [picture], [position_receipt(trace, chosen)]
+
+
+def _turned(trace: Trace, chosen: Chosen) -> _Parts:
+    scheme = trace.passed(chosen.side).positions
+    assert isinstance(scheme, Rotary)
+    cos, sin = scheme.cos[chosen.token], scheme.sin[chosen.token]
+    half = scheme.n_rotated // 2
+    look = chosen.look(trace)
+    assert look.q_plain is not None
+    before, after = look.q_plain[0, chosen.head, chosen.token], look.q[0, chosen.head, chosen.token]
+    rows: list[tuple[str | float | int, ...]] = []
+    for pair in range(min(half, _PAIRS)):
+        i, j = (pair, pair + half) if scheme.pairing == "half_split" else (2 * pair, 2 * pair + 1)
+        angle = math.degrees(math.atan2(float(sin[i]), float(cos[i])))
+        pairs = (float(before[i]), float(before[j]), angle, float(after[i]), float(after[j]))
+        rows.append((f"{i}, {j}", *pairs))
+    title = f"pairs of the query of {chosen.head_name}" + (
+        f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
+    )
+    picture = Table(
+        title=title, columns=("pair", "x", "y", "degrees", "x turned", "y turned"), rows=tuple(rows)
+    )
+    sentence = (
+        f"Nothing is added: queries and keys are turned, pair by pair, by an angle that grows "
+        f"with the place (here {chosen.token}), so that their product depends on the distance."
+    )
+    receipts = [rotation_receipt(trace, chosen, which) for which in ("q", "k")]
+    return sentence, [picture], [*receipts]
+
+
+def _biased(trace: Trace, chosen: Chosen) -> _Parts:
+    look = chosen.look(trace)
+    if isinstance(look.layer, LinearAttention):
+        return "Positions act on scores here, and linear attention has none.", [], []
+    bias = heads.bias(look, chosen.head)
+    assert bias is not None
+    line = to_list(bias[chosen.token].float())
+    picture = Lines(
+        title=f"what is added to the scores of {chosen.query(trace)} in {chosen.head_name}",
+        names=("bias",),
+        x=tuple(float(key - chosen.token) for key in range(len(line))),
+        series=(tuple(line),),
+        x_unit="key's place minus query's",
+    )
+    kind = type(trace.passed(chosen.side).positions).__name__
+    how = {
+        "ALiBi": "a penalty that grows with the distance, each head at its own slope",
+        "BucketedBias": "a learnt number for each head and range of distances",
+        "ShawRelative": "the query's product with a learnt vector for each distance",
+    }[kind]
+    sentence = f"No vector is told its place: to the score of a query and a key is added {how}."
+    return sentence, [picture], [score_receipt(trace, chosen)]

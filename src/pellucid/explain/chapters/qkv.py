@@ -1,0 +1,118 @@
+"""Queries, keys and values: what a token asks for, offers, and hands on.
+
+Comes in: a trace, a head, a token, a feature. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Bars, Chapter, Place, Receipt
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import linear_receipt
+from pellucid.explain.receipts.making import at
+from pellucid.explain.tracing import Trace
+from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory
+from pellucid.typed import to_list
+
+_FEATURES = 24
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The three vectors of a token in one head, and one product of each."""
+    chosen = settled(trace, place)
+    look = chosen.look(trace)
+    read = "the source's token" if chosen.cross else "the same token"
+    token = chosen.other if chosen.cross else chosen.token
+    return Chapter(
+        id="qkv",
+        number=5,
+        part="forward",
+        title="Queries, keys, values",
+        sentence=f"Head {chosen.head} of layer {chosen.layer} makes three vectors: "
+        f"{chosen.query(trace)} asks with its query; with its key {read} is found, and with its "
+        "value it answers.",
+        pictures=tuple(
+            _bars(trace, f"{chosen.head_name}.{what}", chosen.token if what == "q" else token)
+            for what in ("q", "k", "v")
+        ),
+        receipts=tuple(_products(trace, chosen)),
+        notes=tuple(_notes(chosen, look.layer, look.n_heads, look.k.shape[1])),
+    )
+
+
+def _bars(trace: Trace, address: str, token: int) -> Bars:
+    values = trace[at(address, token)]
+    shown = min(_FEATURES, len(values))
+    cut = f": the first {shown} of {len(values)}" if shown < len(values) else ""
+    return Bars(
+        title=f"{at(address, token)}{cut}",
+        names=tuple(map(str, range(shown))),
+        values=tuple(to_list(values[:shown].float())),
+    )
+
+
+def _products(trace: Trace, chosen: Chosen) -> list[Receipt]:
+    """One row of each matrix times the token; of an encoder's keys the query alone is in reach."""
+    kind = "cross_attention" if chosen.cross else "attention"
+    look = chosen.look(trace)
+    parts = (
+        (("query", look.q),)
+        if chosen.cross
+        else (
+            ("query", look.q),
+            ("key", look.k),
+            ("value", look.v),
+        )
+    )
+    found: list[Receipt] = []
+    for name, tensor in parts:
+        n_heads, width = tensor.shape[1], tensor.shape[-1]
+        head = chosen.head * n_heads // look.n_heads
+        feature = head * width + chosen.feature % width
+        made = f"{chosen.layer_name}.{kind}.{name}"
+        if made not in trace.addresses():
+            raise PellucidError(f"layer {chosen.layer} has no {name} whose rows are known")
+        found.append(
+            linear_receipt(
+                trace,
+                layer=f"{chosen.side}.blocks.{chosen.layer}.{kind}.{name}",
+                given=f"{chosen.layer_name}.{kind}.in",
+                made=made,
+                token=chosen.token,
+                feature=feature,
+                title=f"feature {feature % width} of the {name}, as it is projected",
+                line=_LINES.get((type(look.layer).__name__, name), _TOGETHER),
+            )
+        )
+    return found
+
+
+#: The line that projects, by the layer's kind; one for all three where there is no other.
+_LINES = {
+    ("MultiHeadAttention", "query"): "self.query(x)",
+    ("MultiHeadAttention", "key"): "self.key(x)",
+    ("MultiHeadAttention", "value"): "self.value(x)",
+    ("CrossAttention", "query"): "self.query(",
+}
+_TOGETHER = "(self.query, self.key"
+
+
+def _notes(chosen: Chosen, layer: object, n_heads: int, n_kv_heads: int) -> list[str]:
+    notes: list[str] = []
+    if n_kv_heads < n_heads:
+        notes.append(
+            f"grouped: {n_heads} heads of queries share {n_kv_heads} of keys and values, "
+            f"{n_heads // n_kv_heads} each; this one reads group "
+            f"{chosen.head * n_kv_heads // n_heads}"
+        )
+    if isinstance(layer, MultiHeadAttention) and list(layer.query_norm.parameters()):
+        notes.append("queries and keys are normalised after the product: q and k are what follows")
+    if isinstance(layer, LinearAttention):
+        notes.append("linear attention: q and k are features of the products, elu(x) + 1")
+    if isinstance(layer, NeuralMemory):
+        notes.append(
+            f"beside these, which look through a window of {layer.window}, the layer has a memory "
+            f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
+            f"share at {chosen.head_name}.gate"
+        )
+    return notes

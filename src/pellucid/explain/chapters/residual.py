@@ -1,0 +1,108 @@
+"""Residual stream: what each sublayer adds to it, and to one prediction.
+
+Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch.nn import functional as F
+
+from pellucid.explain.chapter import Bars, Chapter, Lines, Picture, Place, Receipt
+from pellucid.explain.chapters.words import word_of
+from pellucid.explain.contributions import contributions, why_no_contributions
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import residual_receipt
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.making import apply, at, receipt, row, source_of
+from pellucid.explain.tracing import Trace
+from pellucid.explain.writing import sums, why_not
+from pellucid.typed import to_list
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """Contributions to the logit of the word that came, or is likeliest; and the stream's steps."""
+    chosen = settled(trace, place)
+    pictures: list[Picture] = []
+    receipts: list[Receipt] = []
+    notes: list[str] = []
+    why = why_no_contributions(trace)
+    if chosen.side != trace.side:
+        notes.append("no word is read off this stack: its states are read by the other")
+    elif why is None:
+        word, how = word_of(trace, chosen.token)
+        picture, taken = _taken_apart(trace, chosen, word, how)
+        pictures.append(picture)
+        receipts.append(taken)
+        notes += [
+            "direct contributions, with the final norm's scale held as it is for the whole stream: "
+            "so they add up to the logit",
+            *(("the logit is capped afterwards",) if trace.model.soft_cap is not None else ()),
+        ]
+    else:
+        notes.append(f"contributions do not add up to a logit here: {why}")
+    receipts += [
+        residual_receipt(trace, chosen, each) for each in sums(trace, chosen.side, chosen.layer)
+    ]
+    told = why_not(trace, chosen.side)
+    if told is not None and why != told:
+        notes.append(f"there is no plain sum to show: {told}")
+    pictures.append(_steps(trace, chosen))
+    return Chapter(
+        id="residual",
+        number=9,
+        part="forward",
+        title="Residual stream",
+        sentence=f"Each layer reads the stream of {chosen.query(trace)} and adds to it: nothing "
+        "else carries what a token is from the first layer to the last."
+        if told is None
+        else f"What {chosen.query(trace)} is goes from layer to layer; here each step is "
+        "rescaled, and not only added to.",
+        pictures=tuple(pictures),
+        receipts=tuple(receipts),
+        notes=tuple(notes),
+    )
+
+
+def _taken_apart(trace: Trace, chosen: Chosen, word: int, how: str) -> tuple[Bars, Receipt]:
+    found = contributions(trace, chosen.token, word)
+    logit = float(trace.logits_at(chosen.token)[word])
+    cap = trace.model.soft_cap
+    bars = Bars(
+        title=f"what each part adds to the logit of {piece(trace, word)}, {how}",
+        names=found.names,
+        values=found.values,
+        unit="logit",
+    )
+    parts = row(torch.tensor(found.values, dtype=torch.float64), "contributions")
+    made = apply("sum", parts)
+    if cap is not None:
+        from pellucid.explain.receipts.making import constant
+
+        limit = constant(cap, "cap")
+        made = apply("mul", limit, apply("tanh", apply("div", made, limit)))
+    return bars, receipt(
+        trace,
+        title=f"the contributions together, and the logit of {piece(trace, word)}",
+        formula="Σ contributions" if cap is None else "cap × tanh(Σ contributions / cap)",
+        expression=made,
+        address=at("logits", chosen.token, word),
+        source=source_of(contributions, "found = ["),
+        model=logit,
+    )
+
+
+def _steps(trace: Trace, chosen: Chosen) -> Lines:
+    """How far each layer turns the stream, and how long it is."""
+    states = [state[0, chosen.token].double() for state in trace.passed(chosen.side).states]
+    turns = [float(F.cosine_similarity(one, other, dim=0)) for one, other in pairwise(states)]
+    lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
+    return Lines(
+        title="the stream after each layer: cosine with the one before, and its length",
+        names=("cosine", "length"),
+        x=tuple(float(layer) for layer in range(len(turns))),
+        series=(tuple(turns), tuple(lengths)),
+        x_unit="layer",
+    )

@@ -1,0 +1,79 @@
+"""Scores: how well a query matches each key, before the mask and the softmax.
+
+Comes in: a trace, a head, a query and a key. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain import heads
+from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt
+from pellucid.explain.chapters.maps import head_map
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import score_receipt
+from pellucid.explain.receipts.making import at
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+_TERMS = 12
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """All scores of a head, and one as the sum of its products."""
+    chosen = settled(trace, place)
+    look = chosen.look(trace)
+    scoring = look.scoring
+    if scoring is None:
+        return _chapter("This layer scores nothing.", notes=(heads.NO_SCORES,))
+    hidden = not bool(heads.mask(look)[chosen.token, chosen.other])
+    notes = (
+        "the map shows what is seen: hidden cells are masked, because a query may not look there",
+        *(
+            (
+                f"key {chosen.other} is hidden from query {chosen.token}: its score is made and "
+                "not used",
+            )
+            if hidden
+            else ()
+        ),
+    )
+    return _chapter(
+        f"How well does the query of {chosen.query(trace)} match the key of {chosen.key(trace)}? "
+        f"Their {look.q.shape[-1]} features are multiplied and summed, times "
+        f"{scoring.scale:.4g} so that wide heads do not shout.",
+        pictures=(head_map(trace, chosen, "scores", "diverging"), _terms(trace, chosen)),
+        receipts=(score_receipt(trace, chosen),),
+        notes=notes,
+    )
+
+
+def _terms(trace: Trace, chosen: Chosen) -> Bars:
+    """The products that make the score, the largest first."""
+    name = chosen.head_name
+    q, k = trace[at(f"{name}.q", chosen.token)], trace[at(f"{name}.k", chosen.other)]
+    products = q.double() * k.double()
+    order = products.abs().argsort(descending=True, stable=True)[:_TERMS]
+    rest = float(products.sum() - products[order].sum()) if len(products) > _TERMS else None
+    return Bars(
+        title="products of query and key, the largest first, before scaling",
+        names=tuple(f"q{feature} × k{feature}" for feature in to_list(order)),
+        values=tuple(to_list(products[order])),
+        rest=rest,
+    )
+
+
+def _chapter(
+    sentence: str,
+    pictures: tuple[Picture, ...] = (),
+    receipts: tuple[Receipt, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Chapter:
+    return Chapter(
+        id="scores",
+        number=6,
+        part="forward",
+        title="Scores",
+        sentence=sentence,
+        pictures=pictures,
+        receipts=receipts,
+        notes=notes,
+    )

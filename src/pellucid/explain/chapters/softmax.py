@@ -1,0 +1,73 @@
+"""Softmax: scores become shares that add up to one, and the shares weigh the values.
+
+Comes in: a trace, a head, a query and a key. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain import heads
+from pellucid.explain.chapter import Bars, Chapter, Place
+from pellucid.explain.chapters.maps import head_map
+from pellucid.explain.listening import Look
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
+from pellucid.explain.tracing import Trace
+from pellucid.model import LinearAttention, NeuralMemory
+from pellucid.typed import to_list
+
+_KEYS = 16
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """Where a query looks, and one feature of what it finds."""
+    chosen = settled(trace, place)
+    look = chosen.look(trace)
+    weights = trace[f"{chosen.head_name}.weights"][chosen.token].double()
+    order = weights.argsort(descending=True, stable=True)[:_KEYS]
+    pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
+    keys: list[int] = to_list(order)
+    rest = float(weights.sum() - weights[order].sum()) if len(weights) > _KEYS else None
+    most = keys[0]
+    return Chapter(
+        id="softmax",
+        number=7,
+        part="forward",
+        title="Softmax",
+        sentence=f"{chosen.query(trace)} looks most at {pieces[most]!r} ({most}), with a share of "
+        f"{float(weights[most]):.3f}; what the head finds is the values of all keys, so weighed.",
+        pictures=(
+            head_map(trace, chosen, "weights", "sequential"),
+            Bars(
+                title=f"where {chosen.query(trace)} looks",
+                names=tuple(f"{pieces[key]!r} ({key})" for key in keys),
+                values=tuple(to_list(weights[order])),
+                unit="share",
+                rest=rest,
+            ),
+        ),
+        receipts=(
+            weight_receipt(trace, chosen),
+            product_receipt(trace, chosen),
+            out_receipt(trace, chosen),
+        ),
+        notes=tuple(_notes(look, chosen)),
+    )
+
+
+def _notes(look: Look, chosen: Chosen) -> list[str]:
+    notes: list[str] = []
+    scoring = look.scoring
+    if scoring is not None and scoring.sinks is not None:
+        notes.append("a sink takes the share that is missing from 1: a head may look at nothing")
+    if isinstance(look.layer, LinearAttention):
+        notes.append(
+            "linear attention has no softmax: these are the shares of each key in the sums that "
+            "it divides; turned by rotary positions, they need not add up to 1"
+        )
+    if isinstance(look.layer, NeuralMemory):
+        notes.append("this is what the window gives; a gate mixes it with what the memory gives")
+    if not bool(heads.mask(look).all()):
+        notes.append("hidden cells are masked: their share is 0")
+    if look.window is not None:
+        notes.append(f"a query sees {look.window} keys at most")
+    return notes

@@ -1,0 +1,118 @@
+"""The list of chapters, in the order of the story.
+
+Comes in: a chapter's name, a trace, a place. Goes out: the chapter. Adding one is a file of its own
+and a row here; its number is its place in the list.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Chapter, Part, Place
+from pellucid.explain.chapters import (
+    embedding,
+    feed_forward,
+    heads,
+    lens,
+    loss,
+    norm,
+    positions,
+    probabilities,
+    qkv,
+    residual,
+    scores,
+    softmax,
+    tokens,
+)
+from pellucid.explain.tracing import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A chapter: its name, its title and part of the story, what it is about, what builds it."""
+
+    id: str
+    title: str
+    part: Part
+    about: str
+    build: Callable[[Trace, Place], Chapter]
+
+
+CHAPTERS: tuple[Entry, ...] = (
+    Entry("tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build),
+    Entry(
+        "embedding",
+        "Embedding",
+        "forward",
+        "a row of numbers for each token, and its neighbours",
+        embedding.build,
+    ),
+    Entry(
+        "positions",
+        "Positions",
+        "forward",
+        "how the model knows where a token stands",
+        positions.build,
+    ),
+    Entry("norm", "Norm", "forward", "features brought to a common scale", norm.build),
+    Entry(
+        "qkv", "Queries, keys, values", "forward", "queries, keys and values of a head", qkv.build
+    ),
+    Entry("scores", "Scores", "forward", "how well a query matches each key", scores.build),
+    Entry(
+        "softmax", "Softmax", "forward", "scores become shares; what the head finds", softmax.build
+    ),
+    Entry("heads", "Heads", "forward", "all heads at once, by where they look", heads.build),
+    Entry(
+        "residual",
+        "Residual stream",
+        "forward",
+        "what each part adds to one prediction",
+        residual.build,
+    ),
+    Entry(
+        "feed-forward",
+        "Feed-forward",
+        "forward",
+        "the units that speak for a token",
+        feed_forward.build,
+    ),
+    Entry("lens", "Logit lens", "forward", "what would be predicted after each layer", lens.build),
+    Entry(
+        "probabilities",
+        "Probabilities",
+        "forward",
+        "logits, probabilities, and how a token is drawn",
+        probabilities.build,
+    ),
+    Entry("loss", "Loss", "forward", "what each token cost", loss.build),
+)
+
+
+def find(name: str) -> Entry:
+    """The chapter of that name.
+
+    Raises:
+        PellucidError: there is none; the message lists those there are.
+    """
+    for entry in CHAPTERS:
+        if entry.id == name:
+            return entry
+    names = [entry.id for entry in CHAPTERS]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}" if near else ""
+    raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
+
+
+def tell(trace: Trace, name: str, place: Place) -> Chapter:
+    """One chapter at a place.
+
+    Raises:
+        PellucidError: there is no such chapter, or the place is not in the trace.
+    """
+    entry = find(name)
+    number = 1 + CHAPTERS.index(entry)
+    return replace(entry.build(trace, place), number=number)

@@ -1,0 +1,100 @@
+"""Tokens: what the tokenizer made of the sentence, and how it came to it.
+
+Comes in: a trace. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain.chapter import Chapter, Picture, Place, Table, Tokens
+from pellucid.explain.places import settled
+from pellucid.explain.tracing import Trace
+from pellucid.text import Tokenizer, WordMerges, replay
+
+_MOST_STEPS = 16
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """Pieces and ids; the merges of the chosen token's word; bytes of split characters."""
+    chosen = settled(trace, place)
+    pieces = trace.pieces(chosen.side)
+    ids = tuple(int(token) for token in trace.passed(chosen.side).ids[0])
+    pictures: list[Picture] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
+    notes = list(trace.sentence.notes)
+    if trace.run is not None:
+        tokenizer = trace.run.tokenizer
+        pictures += _merges(tokenizer, trace.sentence.text, chosen.token, pieces)
+        pictures += _split(tokenizer, ids, pieces)
+        if not tokenizer.merges():
+            notes.append("this tokenizer has no merges: each piece is looked up as it is")
+    else:
+        notes.append("there is no tokenizer here: the pieces are the ids themselves")
+    if len(trace.sides) == 2:
+        other = "encoder" if chosen.side == "decoder" else "decoder"
+        told = trace.pieces(other)
+        pictures.append(
+            Tokens(
+                title=f"what the {other} reads",
+                pieces=told,
+                ids=tuple(int(token) for token in trace.passed(other).ids[0]),
+            )
+        )
+    return Chapter(
+        id="tokens",
+        number=1,
+        part="forward",
+        title="Tokens",
+        sentence=f"The model does not read letters: the text is cut into {len(ids)} pieces from "
+        f"its vocabulary, and each is one number, its id.",
+        pictures=tuple(pictures),
+        notes=tuple(notes),
+    )
+
+
+def _merges(tokenizer: Tokenizer, text: str, token: int, pieces: tuple[str, ...]) -> list[Picture]:
+    """The merges of the word that a token belongs to; the first that has some, for others."""
+    words = replay(tokenizer, text)
+    word = _word_of(words, token - _in_front(tokenizer, text, len(pieces)))
+    if word is None or not word.steps:
+        word = next((each for each in words if each.steps), None)
+    if word is None:
+        return []
+    start = (" ".join(word.symbols), "", "single symbols")
+    steps = [
+        (" ".join(step.symbols), step.rank, f"{step.pair[0]} + {step.pair[1]}")
+        for step in word.steps
+    ]
+    shown = steps if len(steps) <= _MOST_STEPS else steps[: _MOST_STEPS - 1] + steps[-1:]
+    cut = "" if len(shown) == len(steps) else f" ({len(steps) - len(shown)} merges left out)"
+    title = f"merges of {''.join(word.symbols)!r}, replayed{cut}; rank 0 was learnt first"
+    return [Table(title=title, columns=("word", "rank", "merged"), rows=(start, *shown))]
+
+
+def _in_front(tokenizer: Tokenizer, text: str, n_tokens: int) -> int:
+    """How many tokens stand before the text's own; those behind it are as many, or none."""
+    return min(1, n_tokens - len(tokenizer.encode(text)))
+
+
+def _word_of(words: list[WordMerges], token: int) -> WordMerges | None:
+    at = 0
+    for word in words:
+        at += len(word.tokens)
+        if 0 <= token < at:
+            return word
+    return None
+
+
+def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) -> list[Picture]:
+    """Tokens whose bytes are no whole characters."""
+    rows: list[tuple[str | float | int, ...]] = []
+    for place, (token_id, piece) in enumerate(zip(ids, pieces, strict=True)):
+        spelled = tokenizer.bytes_of(token_id)
+        if spelled is None:
+            continue
+        try:
+            spelled.decode()
+        except UnicodeDecodeError:
+            rows.append((place, piece, spelled.hex(" ")))
+    if not rows:
+        return []
+    title = "tokens that are a part of a character: its bytes are spread over several"
+    return [Table(title=title, columns=("place", "token", "bytes"), rows=tuple(rows[:16]))]

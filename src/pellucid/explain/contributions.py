@@ -1,0 +1,93 @@
+"""How much each part of the stream adds to one logit, the final norm's scale held as it is.
+
+Comes in: a trace, a token, a word of the vocabulary. Goes out: named numbers that add up to the
+logit before any cap; or why they do not. Direct contributions alone: what a part changes in later
+layers counts as theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.tracing import Trace
+from pellucid.explain.writing import sums, why_not
+from pellucid.model import LayerNorm, Positions, RMSNorm
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """Parts and their shares of a logit, in the order of the model; `total` is their sum."""
+
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """The logit, before a cap."""
+        return sum(self.values)
+
+
+def why_no_contributions(trace: Trace) -> str | None:
+    """Why a logit cannot be taken apart in this model; None where it can."""
+    model = trace.model
+    if not model.has_head:
+        return "the model has no head, and so no logits"
+    if not isinstance(model.head_transform, nn.Identity):
+        return "the head bends the states before it reads them, so their parts do not add up"
+    norm = trace.passed(trace.side).stack.final_norm
+    if not isinstance(norm, nn.Identity | LayerNorm | RMSNorm):
+        return f"the final norm ({type(norm).__name__}) looks at other tokens"
+    return why_not(trace, trace.side)
+
+
+@torch.no_grad()
+def contributions(trace: Trace, token: int, word: int) -> Contributions:
+    """The logit of `word` after `token`, taken apart; see `why_no_contributions` first."""
+    side = trace.side
+    names, parts = _start(trace, token)
+    for layer in range(trace.n_layers(side)):
+        for each in sums(trace, side, layer):
+            for what, address in each.written:
+                names.append(f"{address.split('.')[0]} {what}")
+                parts.append(trace[at(address, token)].double())
+    model = trace.model
+    stream = trace.passed(side).states[-1][0, token].double()
+    norm = trace.passed(side).stack.final_norm
+    w = model.head_weight[word].double() * model.head_scale
+    found = [float(w @ _held(norm, part, stream)) for part in parts]
+    bias = getattr(norm, "bias", None)
+    if bias is not None:
+        names.append("final norm's bias")
+        found.append(float(w @ bias.double()))
+    if model.head_bias is not None:
+        names.append("head's bias")
+        found.append(float(model.head_bias[word]))
+    return Contributions(tuple(names), tuple(found))
+
+
+def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
+    """What enters the first block: embedding and position apart, where no norm mixes them."""
+    stack = trace.passed(trace.side).stack
+    first = trace.passed(trace.side).states[0][0, token].double()
+    if not isinstance(stack.input_norm, nn.Identity):
+        return ["input"], [first]
+    if type(stack.positions).embed is Positions.embed:
+        return ["embedding"], [first]
+    added = trace[at(f"{start_of(trace, trace.side)}positions", token)].double()
+    return ["embedding", "position"], [first - added, added]
+
+
+def _held(norm: nn.Module, part: Tensor, stream: Tensor) -> Tensor:
+    """What a norm makes of a part, by the scale that it has for the whole stream."""
+    if isinstance(norm, RMSNorm):
+        gain = norm.gain.double() + (1 if norm.unit_offset else 0)
+        return part * torch.rsqrt(stream.square().mean() + norm.eps) * gain
+    if isinstance(norm, LayerNorm):
+        scale = torch.rsqrt(stream.var(correction=0) + norm.eps)
+        return (part - part.mean()) * scale * norm.gain.double()
+    return part

@@ -1,0 +1,211 @@
+"""Receipts of attention: a turned pair, a score, a weight, what a head found.
+
+Comes in: a trace, a head, a query and a key. Goes out: receipts. They say what the model did with
+its scores: a soft cap, a bias, a sink, a memory beside the window.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pellucid.explain import heads
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.expressions import Expression, Number, value
+from pellucid.explain.listening import Look
+from pellucid.explain.places import Chosen
+from pellucid.explain.receipts.making import (
+    WRITTEN_OUT,
+    added,
+    apply,
+    at,
+    constant,
+    number,
+    receipt,
+    row,
+    shares,
+    source_of,
+    total,
+    vector,
+)
+from pellucid.explain.tracing import Trace
+from pellucid.model import LinearAttention, NeuralMemory, Rotary
+from pellucid.model.linear_attention import EPS
+from pellucid.model.scores import gather, scores_of, weights_of
+from pellucid.typed import to_list
+
+
+def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """scale q . k, capped and with its bias where there are any: before the mask."""
+    look, name = chosen.look(trace), chosen.head_name
+    scoring = look.scoring
+    assert scoring is not None
+    q = vector(trace, at(f"{name}.q", chosen.token), "q")
+    k = vector(trace, at(f"{name}.k", chosen.other), "k")
+    made: Expression = apply("mul", apply("dot", q, k), constant(scoring.scale, "scale"))
+    formula = "q · k × scale"
+    if scoring.soft_cap is not None:
+        cap = constant(scoring.soft_cap, "cap")
+        made = apply("mul", cap, apply("tanh", apply("div", made, cap)))
+        formula = "cap × tanh(q · k × scale / cap)"
+    where = at(f"{name}.bias", chosen.token, chosen.other)
+    if heads.bias(look, chosen.head) is not None:
+        made = added(made, number(trace, where, "bias"))
+        formula += " + bias"
+    return receipt(
+        trace,
+        title=f"score of {chosen.pair(trace)}",
+        formula=formula,
+        expression=made,
+        address=at(f"{name}.scores", chosen.token, chosen.other),
+        source=source_of(scores_of, "* scoring.scale"),
+    )
+
+
+def weight_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """exp(s - max) over the sum of them, over the keys that are seen; a sink is one more."""
+    look, name = chosen.look(trace), chosen.head_name
+    address = at(f"{name}.weights", chosen.token, chosen.other)
+    if isinstance(look.layer, LinearAttention):
+        return _share_receipt(trace, chosen, look, address)
+    seen = heads.mask(look)[chosen.token].nonzero().flatten()
+    scores = trace[f"{name}.scores"][chosen.token]
+    scoring = look.scoring
+    sinks = None if scoring is None else scoring.sinks
+    sink = None if sinks is None else constant(float(sinks[chosen.head].detach()), "sink")
+    if bool((seen == chosen.other).any()):
+
+        def term(place: int) -> Expression:
+            key = int(seen[place])
+            return Number(float(scores[key]), f"s{key}", at(f"{name}.scores", chosen.token, key))
+
+        own = int((seen == chosen.other).nonzero()[0])
+        made = shares(term(own), scores[seen], term, sink)
+        formula = "exp(s - max) / Σ exp(s - max)" + (", the sink counted" if sink else "")
+    else:
+        made, formula = constant(0.0, "masked"), "0: the mask hides this key from the query"
+    return receipt(
+        trace,
+        title=f"weight of {chosen.pair(trace)}",
+        formula=formula,
+        expression=made,
+        address=address,
+        source=source_of(weights_of, "torch.softmax(scores, dim=-1)"),
+    )
+
+
+def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """One feature of what a head found: the values, weighed."""
+    look, name = chosen.look(trace), chosen.head_name
+    feature = chosen.feature % look.out.shape[-1]
+    weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
+    values = row(trace[f"{name}.v"][:, feature], f"v[:, {feature}]", f"{name}.v[:, {feature}]")
+    made: Expression = apply("dot", weights, values)
+    formula = f"w · v[:, {feature}]"
+    if look.positions.adds_values:
+        far = _added_by_positions(look, trace[f"{name}.weights"])[chosen.token, feature]
+        made = added(made, constant(float(far), "positions"))
+        formula += " + what positions add to the values"
+    if isinstance(look.layer, NeuralMemory):
+        share = number(trace, at(f"{name}.gate", chosen.token), "g")
+        memory = number(trace, at(f"{name}.memory", chosen.token, feature), "memory")
+        near = apply("mul", apply("sub", constant(1.0), share), made)
+        made = added(near, apply("mul", share, memory))
+        formula = f"(1 - g) × ({formula}) + g × memory"
+    scale = trace.scales.get(chosen.as_head(), 1.0)
+    if scale != 1.0:
+        made, formula = apply("mul", made, constant(scale, "ablation")), f"({formula}) × ablation"
+    return receipt(
+        trace,
+        title=f"feature {feature} of what head {chosen.head} found for {chosen.query(trace)}",
+        formula=formula,
+        expression=made,
+        address=at(f"{name}.out", chosen.token, feature),
+        source=_out_source(look),
+    )
+
+
+def product_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """The shares of a head's keys add up to 1; with a sink, to less."""
+    name = chosen.head_name
+    weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
+    model = float(trace[f"{name}.weights"][chosen.token].double().sum())
+    return receipt(
+        trace,
+        title="the shares together",
+        formula="Σ w",
+        expression=apply("sum", weights),
+        address=at(f"{name}.weights", chosen.token),
+        source=source_of(weights_of, "torch.softmax(scores, dim=-1)"),
+        model=model,
+    )
+
+
+def rotation_receipt(trace: Trace, chosen: Chosen, which: str = "q") -> Receipt:
+    """One feature of a query or key, turned with its partner by the angle of its position."""
+    look, name = chosen.look(trace), chosen.head_name
+    scheme = look.positions
+    assert isinstance(scheme, Rotary)
+    feature = chosen.feature % scheme.n_rotated
+    other, sign = _partner(feature, scheme.n_rotated, scheme.pairing)
+    token = chosen.token if which == "q" else chosen.other
+    stack = f"{chosen.side}.positions"
+    own = number(trace, at(f"{name}.{which}_plain", token, feature), f"{which}{feature}")
+    partner = number(trace, at(f"{name}.{which}_plain", token, other), f"{which}{other}")
+    cos = number(trace, at(f"{stack}.cos", token, feature), "cos θ")
+    sin = number(trace, at(f"{stack}.sin", token, feature), "sin θ")
+    turned = apply("mul", partner, sin)
+    return receipt(
+        trace,
+        title=f"feature {feature} of {which}, turned with feature {other}",
+        formula=f"{which}{feature} cos θ {'-' if sign < 0 else '+'} {which}{other} sin θ",
+        expression=apply("sub" if sign < 0 else "add", apply("mul", own, cos), turned),
+        address=at(f"{name}.{which}", token, feature),
+        source=source_of(Rotary, "x * cos +"),
+    )
+
+
+def _share_receipt(trace: Trace, chosen: Chosen, look: Look, address: str) -> Receipt:
+    name = chosen.head_name
+    assert look.q_plain is not None
+    assert look.k_plain is not None
+    seen = heads.mask(look)[chosen.token]
+    plain_q = row(look.q_plain[0, chosen.head, chosen.token], "φ(q)")
+    keys: list[int] = to_list(seen.nonzero().flatten())
+    terms = [
+        apply("dot", plain_q, row(look.k_plain[0, chosen.head, key], f"φ(k{key})")) for key in keys
+    ]
+    written, rest = terms[:WRITTEN_OUT], [value(term) for term in terms[WRITTEN_OUT:]]
+    below = added(total(written, rest), constant(EPS, "eps"))
+    q = vector(trace, at(f"{name}.q", chosen.token), "q")
+    k = vector(trace, at(f"{name}.k", chosen.other), "k")
+    hidden = not bool(seen[chosen.other])
+    return receipt(
+        trace,
+        title=f"share of {chosen.pair(trace)}",
+        formula="0: the mask hides this key" if hidden else "q · k / (Σ φ(q) · φ(k) + eps)",
+        expression=constant(0.0, "masked") if hidden else apply("div", apply("dot", q, k), below),
+        address=address,
+        source=source_of(LinearAttention, "gathered / (normaliser + EPS)"),
+    )
+
+
+def _added_by_positions(look: Look, weights: torch.Tensor) -> torch.Tensor:
+    nothing = torch.zeros_like(look.out[:, :1])
+    with torch.no_grad():
+        return look.positions.add_values(nothing, weights[None, None].to(nothing), look.view)[0, 0]
+
+
+def _out_source(look: Look) -> str:
+    if isinstance(look.layer, NeuralMemory):
+        return source_of(NeuralMemory, "torch.lerp(")
+    if isinstance(look.layer, LinearAttention):
+        return source_of(LinearAttention, "gathered / (normaliser + EPS)")
+    return source_of(gather, "return _fused(q, read, scoring, bias, view)")
+
+
+def _partner(feature: int, n_rotated: int, pairing: str) -> tuple[int, int]:
+    """The feature it is turned with, and the sign with which that one comes in."""
+    if pairing == "half_split":
+        half = n_rotated // 2
+        return (feature + half, -1) if feature < half else (feature - half, 1)
+    return (feature + 1, -1) if feature % 2 == 0 else (feature - 1, 1)

@@ -1,0 +1,163 @@
+"""What every receipt is made with: operands with their addresses, a tolerance, a line of source.
+
+Comes in: a trace, addresses, a tree. Goes out: a `Receipt`. It knows no formula.
+
+The tolerance is stated relative to the scale of the sum: the largest numbers that are added on the
+way to the result, because that is what rounding is relative to.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+import pellucid
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.expressions import Apply, Expression, Number, Operator, Vector, value
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+#: Rounding of one operation, with room for the few that a number takes.
+TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+#: Of a longer row this many terms are written out; the others stand as one number.
+WRITTEN_OUT = 64
+
+
+def receipt(
+    trace: Trace,
+    *,
+    title: str,
+    formula: str,
+    expression: Expression,
+    address: str,
+    source: str,
+    model: float | None = None,
+) -> Receipt:
+    """The number at an address (or `model`, where it has none) beside its formula."""
+    found = float(trace[address]) if model is None else model
+    scale = max(1.0, magnitude(expression)) / max(1.0, abs(found))
+    return Receipt(
+        title=title,
+        formula=formula,
+        expression=expression,
+        model=found,
+        tolerance=TOLERANCES.get(trace.dtype, 1e-5) * scale,
+        address=address,
+        source=source,
+        dtype=trace.dtype,
+    )
+
+
+def source_of(thing: Any, line: str) -> str:
+    """The file of pellucid and the line in it where `thing` holds the text `line`.
+
+    Raises:
+        LookupError: it holds no such line.
+    """
+    thing = inspect.unwrap(thing)
+    lines, first = inspect.getsourcelines(thing)
+    file = Path(inspect.getsourcefile(thing) or "").resolve()
+    for offset, text in enumerate(lines):
+        if line in text:
+            at = file.relative_to(Path(pellucid.__file__).resolve().parent.parent)
+            return f"{at.as_posix()}:{first + offset}"
+    raise LookupError(f"{file}: no line {line!r}")
+
+
+def number(trace: Trace, address: str, name: str) -> Number:
+    """The number at an address, as an operand."""
+    return Number(float(trace[address]), name, address)
+
+
+def constant(what: float, name: str = "") -> Number:
+    """A number that stands nowhere in the trace."""
+    return Number(float(what), name)
+
+
+def vector(trace: Trace, address: str, name: str) -> Vector:
+    """The row at an address, as operands."""
+    return row(trace[address], name, address)
+
+
+def row(values: Tensor, name: str, address: str = "") -> Vector:
+    """A row that is at hand, as operands."""
+    return Vector(tuple(to_list(values.detach().double().cpu())), name, address)
+
+
+def apply(name: Operator, *arguments: Expression) -> Apply:
+    """An operator, applied."""
+    return Apply(name, arguments)
+
+
+def added(first: Expression, *others: Expression | None) -> Expression:
+    """A sum of what is there."""
+    for other in others:
+        first = first if other is None else apply("add", first, other)
+    return first
+
+
+def total(parts: Sequence[Expression], rest: Sequence[float]) -> Expression:
+    """The sum of parts that are written out, and of others that stand as one number."""
+    if not rest:
+        return apply("sum", *parts)
+    return apply("sum", *parts, Number(math.fsum(rest), f"{len(rest):,} more"))
+
+
+def shares(
+    own: Expression,
+    values: Tensor,
+    term: Callable[[int], Expression],
+    extra: Expression | None = None,
+) -> Expression:
+    """exp(x - max) / sum exp(x - max), the largest terms first; `extra` is one term more.
+
+    `term` makes the operand at a place of `values`; those of the smaller ones are not written out.
+    """
+    wide = values.detach().double().cpu()
+    order = wide.argsort(descending=True, stable=True)
+    numbers: list[float] = to_list(wide[order])
+    top = max(numbers[0], -math.inf if extra is None else value(extra))
+    maximum = Number(top, "max")
+
+    def raised(part: Expression) -> Expression:
+        return apply("exp", apply("sub", part, maximum))
+
+    written = [raised(term(int(place))) for place in order[:WRITTEN_OUT]]
+    if extra is not None:
+        written.append(raised(extra))
+    rest = [math.exp(x - top) for x in numbers[WRITTEN_OUT:]]
+    return apply("div", raised(own), total(written, rest))
+
+
+def magnitude(expression: Expression) -> float:
+    """How large the numbers are that a tree adds on its way: what its rounding is relative to."""
+    match expression:
+        case Number():
+            return abs(expression.value)
+        case Vector():
+            return math.fsum(map(abs, expression.values))
+        case Apply("dot", (Vector(left), Vector(right))):
+            return math.fsum(abs(a * b) for a, b in zip(left, right, strict=True))
+        case Apply("add" | "sub" | "sum" | "neg" | "max" | "min", parts):
+            return math.fsum(map(magnitude, parts))
+        case Apply("mul", (left, right)):
+            return magnitude(left) * magnitude(right)
+        case Apply("div", (left, right)):
+            below = abs(value(right))
+            return magnitude(left) / below * max(1.0, magnitude(right) / below)
+        case Apply("exp", (part,)):
+            return value(expression) * max(1.0, magnitude(part))
+        case Apply("sqrt" | "pow" | "log", (part, *_)):
+            return abs(value(expression)) * max(1.0, magnitude(part) / abs(value(part) or 1.0))
+        case Apply(_, parts):
+            return max(abs(value(expression)), *map(magnitude, parts))
+
+
+def at(address: str, *index: int) -> str:
+    """An address that points to a place: L2.H1.scores[7, 1]."""
+    return f"{address}[{', '.join(map(str, index))}]"

@@ -1,0 +1,98 @@
+"""Receipts of sums: an embedding, what a position adds, a step of the residual stream.
+
+Comes in: a trace, a place. Goes out: receipts.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.expressions import Expression
+from pellucid.explain.passage import Side
+from pellucid.explain.places import Chosen
+from pellucid.explain.receipts.making import (
+    added,
+    apply,
+    at,
+    constant,
+    number,
+    receipt,
+    source_of,
+)
+from pellucid.explain.tracing import Trace
+from pellucid.explain.writing import Sum
+from pellucid.model import Positions, Transformer
+
+
+def start_of(trace: Trace, side: Side) -> str:
+    """What the addresses of a stack's beginning begin with."""
+    return "" if side == trace.side else "encoder."
+
+
+def embedding_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """One feature of a token's embedding: its row, scaled, with its kind of text where said."""
+    at_start = start_of(trace, chosen.side)
+    token, feature = chosen.token, chosen.feature
+    token_id = int(trace.passed(chosen.side).ids[0, token])
+    table = number(trace, at("token_embedding.weight", token_id, feature), f"E[{token_id}]")
+    made: Expression = table
+    formula = f"E[{token_id}, {feature}]"
+    scale = trace.model.embedding_scale
+    if scale != 1.0:
+        made, formula = apply("mul", made, constant(scale, "√d_model")), f"{formula} × √d_model"
+    if trace.model.segment_embedding is not None:
+        where = at("segment_embedding.weight", 0, feature)
+        made, formula = added(made, number(trace, where, "S[0]")), f"{formula} + S[0, {feature}]"
+    return receipt(
+        trace,
+        title=f"feature {feature} of the embedding of {chosen.query(trace)}",
+        formula=formula,
+        expression=made,
+        address=at(f"{at_start}embedding", token, feature),
+        source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
+    )
+
+
+def position_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
+    """Embedding plus what its position adds; None where it adds nothing, or a norm follows."""
+    at_start = start_of(trace, chosen.side)
+    stack = trace.passed(chosen.side).stack
+    adds = type(stack.positions).embed is not Positions.embed
+    if not adds or not isinstance(stack.input_norm, nn.Identity):
+        return None
+    token, feature = chosen.token, chosen.feature
+    letter = chosen.layer_name[0]
+    return receipt(
+        trace,
+        title=f"feature {feature} of {chosen.query(trace)}, told where it stands",
+        formula="embedding + position",
+        expression=apply(
+            "add",
+            number(trace, at(f"{at_start}embedding", token, feature), "embedding"),
+            number(trace, at(f"{at_start}positions", token, feature), "position"),
+        ),
+        address=at(f"{letter}0.residual", token, feature),
+        source=source_of(type(stack), "self.positions.embed(x, view)"),
+    )
+
+
+def residual_receipt(trace: Trace, chosen: Chosen, found: Sum) -> Receipt:
+    """One feature of the stream after a sublayer: what it was, and what was written."""
+    token, feature = chosen.token, chosen.feature
+    before = number(trace, at(found.before, token, feature), "stream")
+    written = [
+        number(trace, at(address, token, feature), f"written by {name}")
+        for name, address in found.written
+    ]
+    first: Expression = before
+    formula = "stream + " + " + ".join(f"{name}" for name, _ in found.written)
+    made = added(first, *written)
+    return receipt(
+        trace,
+        title=f"feature {feature} of the stream behind {found.name}",
+        formula=formula,
+        expression=made,
+        address=at(found.after, token, feature),
+        source=source_of(*found.source),
+    )

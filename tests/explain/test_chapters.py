@@ -1,0 +1,247 @@
+"""Chapters: every receipt recomputes, every operand is where it says, every number is finite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import pellucid
+from pellucid.explain import Trace
+from pellucid.explain.chapter import Chapter, Matrix, Place, Tokens
+from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.expressions import Apply, Expression, Number, Vector
+from pellucid.model import assemble
+from support.models import BASE, VARIANTS, build, with_stack
+from support.traced import MODELS, traced
+
+SOURCE = Path(pellucid.__file__).parent.parent
+PLACES = (Place(), Place(token=4, other=2, layer=1, head=1, feature=3))
+#: of everything that the trace's own tests go through, one of each kind
+NAMES = [
+    "preset gpt2",
+    "preset gemma2-2b",
+    "preset olmo2-1b",
+    "preset qwen3-0.6b",
+    "preset bert-base",
+    "preset t5-small",
+    "preset pythia-70m",
+    "preset minilm-l6",
+    "alibi",
+    "shaw with values",
+    "partial rotary",
+    "interleaved rotary",
+    "sinks",
+    "window",
+    "grouped",
+    "linear",
+    "linear with learned positions",
+    "memory",
+    "group norm",
+    "deep norm",
+    "no residual",
+    "busy head",
+    "squared relu",
+    "weight norm",
+    "tied and scaled",
+    "input norm",
+    "encoder bert",
+    "pair original",
+]
+
+
+def operands(expression: Expression) -> Iterator[Number | Vector]:
+    """All operands of a tree."""
+    if isinstance(expression, Apply):
+        for part in expression.arguments:
+            yield from operands(part)
+    else:
+        yield expression
+
+
+def all_chapters(trace: Trace) -> Iterator[Chapter]:
+    """Every chapter at two places, and of a pair those of its other stacks."""
+    places = list(PLACES)
+    if len(trace.sides) == 2:
+        places += [Place(layer=1, head=2, cross=True, other=3), Place(stack="encoder", token=3)]
+    for entry in CHAPTERS:
+        for place in places:
+            if entry.id == "lens" and (place.stack == "encoder" or not trace.model.has_head):
+                continue
+            if entry.id == "probabilities" and not trace.model.has_head:
+                continue
+            yield tell(trace, entry.id, place)
+
+
+def check(trace: Trace, chapter: Chapter) -> None:
+    """Receipts agree; operands and sources are where they say; JSON holds all of it."""
+    for receipt in chapter.receipts:
+        difference = receipt.recomputed - receipt.model
+        assert receipt.agrees, (receipt.title, receipt.formula, difference, receipt.tolerance)
+        found = trace[receipt.address]
+        if not found.ndim:
+            assert float(found) == receipt.model
+        for operand in operands(receipt.expression):
+            if operand.address:
+                stands = trace[operand.address].double()
+                said = operand.value if isinstance(operand, Number) else operand.values
+                torch.testing.assert_close(stands, torch.tensor(said, dtype=torch.float64))
+        file, _, line = receipt.source.rpartition(":")
+        assert (SOURCE / file).is_file()
+        assert (SOURCE / file).read_text("utf-8").splitlines()[int(line) - 1].strip()
+    json.dumps(asdict(chapter), allow_nan=False)
+    assert chapter.sentence.endswith(".")
+    assert all("—" not in said for said in (chapter.sentence, *chapter.notes))
+    for picture in chapter.pictures:
+        if isinstance(picture, Matrix):
+            check_matrix(trace, picture)
+
+
+def check_matrix(trace: Trace, picture: Matrix) -> None:
+    """A map that is not pooled shows the very numbers at its address."""
+    assert len(picture.values) == len(picture.rows)
+    assert {len(row) for row in picture.values} == {len(picture.columns)}
+    if not picture.address or picture.pooled.startswith("pooled"):
+        return
+    for i, row in enumerate(picture.values):
+        for j, cell in enumerate(row):
+            at = f"{picture.address}[{i + picture.first_row}, {j + picture.first_column}]"
+            assert cell is None or cell == pytest.approx(float(trace[at]), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_receipt_of_every_chapter_recomputes_from_operands_of_the_trace(name: str) -> None:
+    trace = traced(build(MODELS[name]))
+    chapters = list(all_chapters(trace))
+    assert sum(len(chapter.receipts) for chapter in chapters) >= 12
+    for chapter in chapters:
+        check(trace, chapter)
+
+
+@pytest.mark.parametrize("name", ["preset gpt2", "preset gemma2-2b", "preset t5-small"])
+def test_receipts_of_float32_agree_within_a_hundred_thousandth_of_their_scale(name: str) -> None:
+    trace = traced(build(MODELS[name], double=False))
+    for chapter in all_chapters(trace):
+        for receipt in chapter.receipts:
+            assert receipt.agrees
+            assert 1e-5 <= receipt.tolerance * max(1.0, abs(receipt.model)) < 1e-3
+
+
+def test_in_bfloat16_the_tolerance_is_its_own_and_said() -> None:
+    trace = traced(assemble(BASE, seed=0).eval().bfloat16())
+    receipts = [receipt for chapter in all_chapters(trace) for receipt in chapter.receipts]
+    assert {receipt.dtype for receipt in receipts} == {"bfloat16"}
+    assert all(receipt.agrees for receipt in receipts)
+    assert any(abs(r.recomputed - r.model) > 1e-5 * max(1, abs(r.model)) for r in receipts)
+
+
+def test_a_receipt_can_differ() -> None:
+    trace = traced(build(BASE))
+    receipt = tell(trace, "scores", PLACES[1]).receipts[0]
+    from dataclasses import replace
+
+    assert not replace(receipt, model=receipt.model + 1e-6).agrees
+
+
+def test_one_changed_weight_changes_the_chapters_and_the_receipts_still_agree() -> None:
+    model = build(BASE)
+    before = tell(traced(model), "scores", PLACES[1]).receipts[0]
+    model.decoder.blocks[1].attention.query.weight.data[4] += 0.25
+    trace = traced(model)
+    after = tell(trace, "scores", PLACES[1])
+    assert after.receipts[0].model != before.model
+    check(trace, after)
+
+
+def test_a_taken_away_head_is_taken_away_in_its_receipt_too() -> None:
+    trace = traced(build(BASE)).with_heads({(1, 1): 0.5})
+    chapter = tell(trace, "softmax", PLACES[1])
+    assert "ablation" in chapter.receipts[-1].formula
+    check(trace, chapter)
+
+
+def test_numbers_of_chapters_are_their_places_in_the_one_list() -> None:
+    trace = traced(build(BASE))
+    told = [tell(trace, entry.id, Place()) for entry in CHAPTERS]
+    assert [chapter.number for chapter in told] == list(range(1, len(told) + 1))
+    assert [entry.build(trace, Place()).number for entry in CHAPTERS] == [c.number for c in told]
+    assert [(e.id, e.title, e.part) for e in CHAPTERS] == [(c.id, c.title, c.part) for c in told]
+
+
+@pytest.mark.parametrize("name", ["rotary", "preset gpt2", "preset gemma2-2b", "parallel"])
+def test_contributions_add_up_to_the_logit(name: str) -> None:
+    trace = traced(build(MODELS[name]))
+    chapter = tell(trace, "residual", Place(token=3))
+    bars = chapter.pictures[0]
+    whole = sum(bars.values)
+    cap = trace.model.soft_cap
+    logit = float(trace["logits"][3, int(trace.ids[4])])
+    assert (cap * torch.tanh(torch.tensor(whole / cap)) if cap else whole) == pytest.approx(logit)
+    assert "scale held as it is" in " ".join(chapter.notes)
+
+
+@pytest.mark.parametrize("name", ["post-norm", "deep norm", "no residual", "busy head"])
+def test_where_contributions_do_not_add_up_it_is_said_and_none_are_shown(name: str) -> None:
+    chapter = tell(traced(build(VARIANTS[name])), "residual", Place())
+    assert "do not add up" in " ".join(chapter.notes)
+    assert [picture.kind for picture in chapter.pictures] == ["lines"]
+
+
+def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
+    from dataclasses import replace
+
+    model = build(replace(with_stack(n_layers=1), context_length=128), double=False)
+    trace = traced(model, time=100)
+    shown = tell(trace, "scores", Place(token=80, other=60)).pictures[0]
+    assert (shown.first_row, shown.first_column) == (48, 28)
+    assert "queries 48 to 95 of 100" in shown.pooled
+    check_matrix(trace, shown)
+    small = tell(trace, "heads", Place()).pictures[3]
+    assert small.pooled == "pooled: each cell is the largest of 7 x 7 weights"
+    largest = max(cell for row in small.values for cell in row if cell is not None)
+    assert largest == pytest.approx(float(trace["L0.H0.weights"].max()))
+    sizes = [len(json.dumps(asdict(tell(trace, e.id, Place())))) for e in CHAPTERS]
+    assert max(sizes) < 150_000
+
+
+def test_masked_cells_are_left_empty() -> None:
+    shown = tell(traced(build(BASE)), "scores", Place()).pictures[0]
+    assert all(
+        (cell is None) == (j > i)
+        for i, row in enumerate(shown.values)
+        for j, cell in enumerate(row)
+    )
+    hidden = tell(traced(build(BASE)), "softmax", Place(token=2, other=5))
+    assert hidden.receipts[0].model == 0
+    assert "hides this key" in hidden.receipts[0].formula
+
+
+def test_surprisals_are_shown_under_the_tokens_they_belong_to() -> None:
+    trace = traced(build(BASE))
+    tokens = tell(trace, "loss", Place()).pictures[0]
+    assert isinstance(tokens, Tokens)
+    assert tokens.ids == trace.sentence.ids[1:]
+    assert tokens.values == pytest.approx(trace["surprisal"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (Place(layer=2), "no layer 2 of the decoder: there are 2 layers"),
+        (Place(token=7), "no token 7: there are 7 tokens"),
+        (Place(head=4), "no head 4 of layer 0: there are 4 heads"),
+        (Place(other=-8), "no token -8 to look at"),
+        (Place(feature=16), "no feature 16"),
+        (Place(cross=True), "only the decoder of an encoder-decoder"),
+    ],
+)
+def test_a_place_that_there_is_not_is_refused_with_what_there_is(place: Place, said: str) -> None:
+    trace = traced(build(BASE))
+    with pytest.raises(pellucid.PellucidError, match=said):
+        tell(trace, "scores", place)
+    with pytest.raises(pellucid.PellucidError, match="did you mean 'softmax'"):
+        tell(trace, "softmx", Place())
