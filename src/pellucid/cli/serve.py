@@ -1,4 +1,4 @@
-"""`pellucid serve`, and what `pellucid explain` shows on a page: on this machine, or in one file."""
+"""`pellucid serve`, and the page of `pellucid explain`: on this machine, or as one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: a sentence walked through a run, shown to a browser on this machine or kept in one file.
+"""The page: a sentence walked through a run, on this machine or kept in one file.
 
 Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an HTML file. It does
 not know how any number is computed.

@@ -21,6 +21,7 @@ LONGEST_SENTENCE = 20_000
 #: A head is taken away or made to count up to so many times as much.
 LARGEST_SCALE = 4.0
 _MOST_SCALES = 64
+_LAST = Place()
 
 
 class AskError(PellucidError):
@@ -55,7 +56,7 @@ class Ask:
     versus: Reading | None = None
     scales: tuple[Scale, ...] = ()
     chapter: str = ""
-    place: Place = Place()
+    place: Place = _LAST
 
     @property
     def read(self) -> Reading:

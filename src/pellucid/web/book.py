@@ -1,7 +1,7 @@
 """The chapters there are, as the page lists and opens them.
 
-Comes in: a trace, a chapter's name, a place. Goes out: headings, a chapter. It tells nothing itself:
-`explain.chapters` does.
+Comes in: a trace, a chapter's name, a place. Goes out: headings, a chapter. It tells nothing
+itself: `explain.chapters` does.
 """
 
 from __future__ import annotations

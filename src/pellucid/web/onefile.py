@@ -159,10 +159,9 @@ def _held(
     """The answers by their keys; equal ones once."""
     seen = session.get(Ask(kind="overview", reading=reading))
     runs = session.get(Ask(kind="runs"))
-    listed = [run for run in runs["runs"] if run["key"] == reading.run]
-    listed = [
-        {**run, "checkpoints": [], "chosen": reading.checkpoint or run["chosen"]} for run in listed
-    ]
+    (chosen_run,) = (run for run in runs["runs"] if run["key"] == reading.run)
+    at = reading.checkpoint or chosen_run["chosen"]
+    listed: list[Plain] = [{**chosen_run, "checkpoints": [], "chosen": at}]
     bodies: list[Any] = []
     known: dict[str, int] = {}
     answers: dict[str, int] = {}

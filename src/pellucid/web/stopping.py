@@ -1,6 +1,6 @@
 """Work that nobody waits for any more stops between two layers.
 
-Comes in: a model, and an event that says stop. Goes out: `Stopped`, raised in the thread that works.
+Comes in: a model, and an event that says stop. Goes out: `Stopped`, raised where the work is.
 It does not know what the work is.
 """
 

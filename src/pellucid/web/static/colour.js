@@ -78,7 +78,11 @@ export function shade(value, most, scale, dark) {
 export const css = (colour) => `rgb(${colour.join(" ")})`;
 
 /** Whether black reads better on it than white. @param {Rgb} colour */
-export const isPale = ([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b > 132;
+export const isPale = ([r, g, b]) =>
+  0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.179;
+
+/** @param {number} part of 255 */
+const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4);
 
 /** @param {number[]} lch @returns {number[]} */
 function lab([l, c, h]) {
