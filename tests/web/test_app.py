@@ -88,7 +88,7 @@ def test_the_first_paint_stays_small(client: TestClient, reading: Any) -> None:
 def test_what_is_refused_is_a_sentence(client: TestClient, reading: Any) -> None:
     empty = client.post("/ask", json={"kind": "overview", "reading": {**reading, "sentence": ""}})
     assert (empty.status_code, empty.json()) == (
-        400,
+        200,  # nothing failed, and no browser logs an error
         {"error": "the sentence is empty: write a few words to see them read"},
     )
     assert client.post("/ask", content=b"{").json()["error"].startswith("the question is not JSON")

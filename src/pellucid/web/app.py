@@ -59,13 +59,17 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
         async with places:
             try:
                 question = ask_of(_read(await _body(request)))
-                return await _answered(request, session, question)
-            except Stopped:
-                return Response(status_code=499)
             except PellucidError as error:
                 return _refused(str(error), 400)
             except ClientDisconnect:
                 return Response(status_code=499)
+            try:
+                return await _answered(request, session, question)
+            except Stopped:
+                return Response(status_code=499)
+            except PellucidError as error:
+                # a good question without an answer, such as half a sentence: nothing failed
+                return _refused(str(error), 200)
             except Exception:
                 _log.exception("a question could not be answered")
                 return _refused(_BROKEN, 500)

@@ -99,6 +99,8 @@ function busy() {
 async function start() {
   readAddress();
   home("skip").textContent = t("skip");
+  home("reader").setAttribute("aria-label", t("sentence"));
+  home("glance").setAttribute("aria-label", t("glance"));
   home("prediction").setAttribute("aria-label", t("prediction"));
   home("rail").setAttribute("aria-label", t("layers"));
   effect(problems);

@@ -53,7 +53,7 @@ export async function ask(asked, topic) {
       signal: stop.signal,
     });
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
+    if ("error" in answer) throw new Error(answer.error);
     if (asked.kind !== "runs") remember(key, answer);
     return answer;
   } catch (error) {

@@ -15,7 +15,7 @@ export function receipt(said) {
   return h(
     "article",
     { class: `receipt ${same ? "agrees" : "differs"}`, "data-address": said.address },
-    h("h4", { said: said.title }),
+    h("h3", { said: said.title }),
     h("p", { class: "formula", said: said.formula }),
     h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", spelled(said.expression, more)),
     h(
