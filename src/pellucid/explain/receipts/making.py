@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import Tensor
 
-import pellucid
 from pellucid.explain.chapter import Receipt
 from pellucid.explain.expressions import Apply, Expression, Number, Operator, Vector, value
 from pellucid.explain.tracing import Trace
@@ -24,6 +23,8 @@ from pellucid.typed import to_list
 
 #: Rounding of one operation, with room for the few that a number takes.
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+#: The folder that the package lies in.
+_ROOT = Path(__file__).resolve().parents[3]
 #: Of a longer row this many terms are written out; the others stand as one number.
 WRITTEN_OUT = 64
 
@@ -64,7 +65,7 @@ def source_of(thing: Any, line: str) -> str:
     file = Path(inspect.getsourcefile(thing) or "").resolve()
     for offset, text in enumerate(lines):
         if line in text:
-            at = file.relative_to(Path(pellucid.__file__).resolve().parent.parent)
+            at = file.relative_to(_ROOT)
             return f"{at.as_posix()}:{first + offset}"
     raise LookupError(f"{file}: no line {line!r}")
 
@@ -143,13 +144,16 @@ def magnitude(expression: Expression) -> float:
             return math.fsum(map(abs, expression.values))
         case Apply("dot", (Vector(left), Vector(right))):
             return math.fsum(abs(a * b) for a, b in zip(left, right, strict=True))
+        case Apply("add" | "sub", (Number(), Number())):
+            return abs(value(expression))  # of exact operands: rounded once
         case Apply("add" | "sub" | "sum" | "neg" | "max" | "min", parts):
             return math.fsum(map(magnitude, parts))
         case Apply("mul", (left, right)):
-            return magnitude(left) * magnitude(right)
+            a, b = abs(value(left)), abs(value(right))
+            return magnitude(left) * b + a * magnitude(right) - a * b
         case Apply("div", (left, right)):
-            below = abs(value(right))
-            return magnitude(left) / below * max(1.0, magnitude(right) / below)
+            a, b = abs(value(left)), abs(value(right))
+            return magnitude(left) / b + a / b * (magnitude(right) / b - 1)
         case Apply("exp", (part,)):
             return value(expression) * max(1.0, magnitude(part))
         case Apply("sqrt" | "pow" | "log", (part, *_)):
