@@ -18,13 +18,12 @@ from pellucid.web.asks import Scale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A chapter before it is opened; `costly` where opening it takes a backward pass."""
+    """A chapter before it is opened."""
 
     id: str
     number: int
     part: str
     title: str
-    costly: bool = False
 
 
 class Told(Protocol):

@@ -47,7 +47,7 @@ def overview(told: Told) -> Plain:
         "stacks": stacks,
         "surprisals": list(told.surprisals()),
         "contents": [
-            {"id": h.id, "number": h.number, "part": h.part, "title": h.title, "costly": h.costly}
+            {"id": h.id, "number": h.number, "part": h.part, "title": h.title}
             for h in told.contents()
         ],
     }
