@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -43,7 +44,7 @@ from pellucid.explain.passage import (
     read,
     scaled,
 )
-from pellucid.explain.sentence import Sentence
+from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Positions, Transformer
 from pellucid.runs import Run
 
@@ -92,6 +93,11 @@ class Trace:
     def dtype(self) -> str:
         """In which the model's weights are, such as float32."""
         return str(self.model.token_embedding.weight.dtype).removeprefix("torch.")
+
+    @cached_property
+    def spelling(self) -> Spelling | None:
+        """How words of the vocabulary are written; None without a tokenizer."""
+        return None if self.run is None else Spelling(self.run.tokenizer)
 
     @property
     def predicts(self) -> bool:
