@@ -48,6 +48,9 @@ _WHERE = {
     "train": "runs",
 }
 
+#: What is loaded with a name: a trace is shown by a notebook as the page that `web` draws.
+_WITH = {"trace": "web.notebook"}
+
 #: Rooms that are there under their own name: `pellucid.diagnosis.check(model)`.
 _ROOMS = ("diagnosis",)
 
@@ -80,6 +83,8 @@ def __getattr__(name: str) -> Any:
     if name in _WHERE:
         from importlib import import_module
 
+        if name in _WITH:
+            import_module(f"pellucid.{_WITH[name]}")
         return getattr(import_module(f"pellucid.{_WHERE[name]}"), name)
     if name in _ROOMS:
         from importlib import import_module

@@ -1,54 +1,230 @@
-"""`pellucid explain`: what a run makes of a sentence, token by token."""
+"""`pellucid explain`: what a run makes of a sentence, token by token, and chapter by chapter."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, add_run, print_json
-from pellucid.cli.serve import add_page_flags, serve_page, write_html
+from pellucid.cli.serve import add_page_flags, page_was_asked_for, show_page
+from pellucid.errors import ConfigError, PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.explain import Trace
+    from pellucid.explain.chapter import Place
+    from pellucid.runs import Run
 
 
 def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "explain",
-        help="show what a run makes of a sentence",
+        help="show what a run makes of a sentence, chapter by chapter",
         description="For each token of a sentence: the probability it was given by those before "
-        "it, its surprisal, and the tokens that were expected there.",
+        "it, its surprisal, and the tokens that were expected there. With --chapter, one part of "
+        "the sentence's way through the model: every number is the model's own, and has a receipt.",
     )
     add_run(parser)
     parser.add_argument("sentence", metavar="SENTENCE")
+    parser.add_argument("--chapter", metavar="NAME", help="one chapter; without it they are listed")
+    parser.add_argument("--all", action="store_true", help="all chapters, one after another")
+    for name, default, what in (
+        ("layer", 0, "the layer"),
+        ("head", 0, "the head"),
+        ("token", -1, "the token that looks; the last"),
+        ("other", 0, "the token it looks at; the first"),
+        ("feature", 0, "the feature that receipts are of"),
+    ):
+        text = f"{what}, counted from 0 (-1 is the last)"
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
+    parser.add_argument(
+        "--stack",
+        choices=("decoder", "encoder"),
+        default="decoder",
+        help="of an encoder-decoder: which stack",
+    )
+    parser.add_argument(
+        "--cross", action="store_true", help="of an encoder-decoder: its looks at the encoder"
+    )
+    parser.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="of an encoder-decoder: what its decoder reads (what it would write itself)",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="HEAD",
+        help="take a head away, such as L2.H1, or scale it: L2.H1=0.5; can be given again",
+    )
     add_json(parser)
     add_page_flags(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print one line per token, then the whole and what would follow; or make a page of it."""
-    if arguments.html is not None:
-        write_html(arguments)
-        return
-    if arguments.serve:
-        serve_page(arguments, [arguments.run], arguments.sentence)
-        return
-    from pellucid import explain, runs
+    """Print a table of the tokens and the list of chapters, or one chapter, or all; or a page."""
+    from pellucid import runs
+    from pellucid.explain.chapters import CHAPTERS, find
 
-    reading = explain.read_sentence(runs.load(arguments.run), arguments.sentence)
-    if arguments.json:
-        print_json(asdict(reading) | {"bits": reading.bits})
+    if arguments.all and arguments.chapter is not None:
+        raise ConfigError("--all and --chapter were both given: leave one of them out")
+    if arguments.chapter is not None:
+        find(arguments.chapter)  # for its refusal, before anything is loaded
+    scales = dict(map(_scale, arguments.without))
+    if page_was_asked_for(arguments):
+        show_page(arguments, scales)
         return
+    run = runs.load(arguments.run)
+    if arguments.chapter is None and not arguments.all and not scales:
+        _print_reading(run, arguments)
+        return
+    from pellucid.explain import trace
+
+    traced = trace(run, arguments.sentence, target=arguments.target)
+    if scales:
+        before, traced = traced, traced.with_heads(scales)
+        if arguments.chapter is None and not arguments.all:
+            _print_change(before, traced, arguments)
+            return
+    one: str = arguments.chapter or ""
+    names = [entry.id for entry in CHAPTERS] if arguments.all else [one]
+    if arguments.json:
+        told = [_plain(traced, name, _place(arguments), alone=not arguments.all) for name in names]
+        print_json(told if arguments.all else told[0])
+        return
+    for number, name in enumerate(names):
+        if number:
+            print("\n" + "-" * 80 + "\n")
+        _print_chapter(traced, name, _place(arguments), alone=not arguments.all)
+
+
+def _place(arguments: argparse.Namespace) -> Place:
+    from pellucid.explain.chapter import Place
+
+    return Place(
+        token=arguments.token,
+        other=arguments.other,
+        layer=arguments.layer,
+        head=arguments.head,
+        feature=arguments.feature,
+        stack=arguments.stack,
+        cross=arguments.cross,
+    )
+
+
+def _print_chapter(trace: Trace, name: str, place: Place, *, alone: bool) -> None:
+    from pellucid.cli.chapter import lines_of
+    from pellucid.explain.chapters import tell
+    from pellucid.explain.places import settled
+
+    chosen = settled(trace, place)
+    try:
+        chapter = tell(trace, name, place)
+    except PellucidError as error:
+        if alone:
+            raise
+        print(f"{name}: {error}")
+        return
+    for line in lines_of(chapter, trace, chosen):
+        print(line)
+
+
+def _plain(trace: Trace, name: str, place: Place, *, alone: bool) -> dict[str, Any]:
+    from pellucid.explain.chapters import tell
+    from pellucid.explain.places import settled
+    from pellucid.explain.telling import plain_chapter
+
+    settled(trace, place)  # a place that there is not is refused for all chapters
+    try:
+        return plain_chapter(tell(trace, name, place))
+    except PellucidError as error:
+        if alone:
+            raise
+        return {"id": name, "refused": str(error)}
+
+
+def _scale(word: str) -> tuple[str, float]:
+    head, given, scale = word.partition("=")
+    try:
+        return head, float(scale) if given else 0.0
+    except ValueError:
+        raise ConfigError(f"--without {word}: {scale!r} is no number; write L2.H1=0.5") from None
+
+
+def _print_change(before: Trace, after: Trace, arguments: argparse.Namespace) -> None:
+    """What changed at the chosen token."""
+    from pellucid.explain.ablation import change
+    from pellucid.explain.places import settled
+    from pellucid.explain.receipts.ends import piece
+
+    token = settled(before, _place(arguments)).token
+    found = change(before, after, token)
+    if arguments.json:
+        print_json(asdict(found))
+        return
+    heads = ", ".join(arguments.without)
+    print(f"without {heads}, after token {before.pieces(before.side)[token]!r} ({token}):\n")
+    print(f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}")
+    for word, one, other in zip(found.words, found.before, found.after, strict=True):
+        name = _cut(piece(before, word), 18)
+        print(f"  {name:<18} {one:>9.4f} {other:>9.4f} {other - one:>+9.4f}")
+    said = "" if found.loss is None else f"; the loss changed by {found.loss:+.6f}"
+    print(f"\nKL(before, after) {found.kl:.6f} nats here{said}")
+
+
+def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
+    """A line per token, the whole and what would follow; then what else can be seen."""
+    from pellucid import explain
+    from pellucid.cli.chapter import contents
+    from pellucid.explain.chapters import CHAPTERS
+    from pellucid.runs.kinds import kind_of
+
+    chapters = [{"id": entry.id, "about": entry.about} for entry in CHAPTERS]
+    if kind_of(run.model) != "decoder" or run.model.classifier or not run.model.has_head:
+        _print_tokens(run, arguments, chapters)
+        return
+    reading = explain.read_sentence(run, arguments.sentence)
+    if arguments.json:
+        print_json(asdict(reading) | {"bits": reading.bits, "chapters": chapters})
+        return
+    for line in _table(reading):
+        print(line)
+    print("\nchapters, for --chapter (or --all):")
+    for line in contents():
+        print(line)
+
+
+def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[str, str]]) -> None:
+    """For a model that gives no token a probability from those before it: what it reads."""
+    from pellucid.cli.chapter import contents
+    from pellucid.explain import trace
+
+    traced = trace(run, arguments.sentence, target=arguments.target)
+    if arguments.json:
+        told = _plain(traced, "tokens", _place(arguments), alone=True)
+        print_json({"tokens": told, "chapters": chapters})
+        return
+    _print_chapter(traced, "tokens", _place(arguments), alone=True)
+    print("\nchapters, for --chapter (or --all):")
+    for line in contents():
+        print(line)
+
+
+def _table(reading: Any) -> Iterator[str]:
     width = min(18, max(len(repr(token.token)) for token in reading.tokens))
-    print(f"{'':>4} {'token':<{width}} {'p':>7} {'bits':>6}  expected")
+    yield f"{'':>4} {'token':<{width}} {'p':>7} {'bits':>6}  expected"
     for token in reading.tokens:
-        print(
+        yield (
             f"{token.position:>4} {_cut(repr(token.token), width):<{width}} "
             f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  {_listed(token.expected)}"
         )
     n = len(reading.tokens)
-    print(f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_listed(reading.follows)}")
-    print(
+    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_listed(reading.follows)}"
+    yield (
         f"\n{reading.bits:.2f} bits for {n} tokens, {reading.bits / n:.2f} each "
         f"(guessing: {reading.guessing_bits:.2f})"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,8 +59,10 @@ def call(arguments: argparse.Namespace) -> None:
     serve_page(arguments, arguments.runs, arguments.sentence)
 
 
-def serve_page(arguments: argparse.Namespace, paths: list[str], sentence: str) -> None:
-    """The page of some runs, until Ctrl-C."""
+def serve_page(
+    arguments: argparse.Namespace, paths: list[str], sentence: str, *, fragment: str = ""
+) -> None:
+    """The page of some runs, until Ctrl-C; `fragment` is what is chosen there at first."""
     from pellucid.web import open_session
     from pellucid.web.serving import serve
 
@@ -73,34 +77,73 @@ def serve_page(arguments: argparse.Namespace, paths: list[str], sentence: str) -
             print(f"{address}\nOpen it in a browser. Ctrl-C ends it.")
         sys.stdout.flush()
 
-    serve(
-        session, host=arguments.host, port=arguments.port, ready=ready, fragment=_chosen(arguments)
-    )
+    serve(session, host=arguments.host, port=arguments.port, ready=ready, fragment=fragment)
 
 
-def _chosen(arguments: argparse.Namespace) -> str:
+def page_was_asked_for(arguments: argparse.Namespace) -> bool:
+    """Whether `pellucid explain` is to show or write a page.
+
+    Raises:
+        ConfigError: two flags that cannot be together.
+    """
+    if arguments.serve and arguments.html is not None:
+        raise ConfigError("--serve shows a page and --html writes one: choose one of them")
+    asked = arguments.serve or arguments.html is not None
+    if asked and arguments.target is not None:
+        raise ConfigError(
+            "--target is for the terminal: on a page the decoder reads what it would write itself"
+        )
+    if arguments.html is not None and arguments.without:
+        raise ConfigError(
+            "a file holds the model as it was trained: leave --without out, or --serve"
+        )
+    return asked
+
+
+def show_page(arguments: argparse.Namespace, scales: Mapping[str, float]) -> None:
+    """The page of one sentence: served, or written as one file."""
+    if arguments.html is not None:
+        _write_html(arguments)
+        return
+    fragment = _chosen(arguments, scales)
+    serve_page(arguments, [arguments.run], arguments.sentence, fragment=fragment)
+
+
+#: Parts of the page's address that flags can say.
+_CALLED = {
+    "chapter": "chapter",
+    "stack": "stack",
+    "t": "token",
+    "o": "other",
+    "l": "layer",
+    "h": "head",
+    "f": "feature",
+}
+
+
+def _chosen(arguments: argparse.Namespace, scales: Mapping[str, float]) -> str:
     """The chapter and place that flags name, as the page's address has them."""
-    said = {"chapter": "chapter", "l": "layer", "h": "head", "t": "token"}
-    given = {key: getattr(arguments, name, None) for key, name in said.items()}
-    parts = [f"{key}={quote(str(value))}" for key, value in given.items() if value is not None]
-    return "#" + "&".join(parts) if parts else ""
+    said = {key: getattr(arguments, name) for key, name in _CALLED.items()}
+    said["x"] = " ".join(f"{head}={by:g}" for head, by in scales.items())
+    said["e"] = int(arguments.cross)
+    parts = [f"{key}={quote(str(value))}" for key, value in said.items() if value]
+    return "#" + "&".join(parts)
 
 
-def write_html(arguments: argparse.Namespace) -> None:
+def _write_html(arguments: argparse.Namespace) -> None:
     """The page as one file; its size is said first."""
     from pellucid.display.numbers import size
     from pellucid.explain.chapter import Place
-    from pellucid.web import Reading, one_page, open_session, write_page
+    from pellucid.web import Reading, check_name, one_page, open_session, write_page
 
-    if arguments.serve:
-        raise ConfigError("--serve shows a page and --html writes one: choose one of them")
-    given = {name: getattr(arguments, name, None) for name in ("layer", "head", "token")}
-    place = Place(**{name: value for name, value in given.items() if value is not None})
+    file = check_name(Path(arguments.html))
+    names = [field.name for field in fields(Place)]
+    place = Place(**{name: getattr(arguments, name) for name in names})
     session = open_session([arguments.run], sentence=arguments.sentence)
     reading = Reading(session.shelf.keys[0], "", arguments.sentence)
     page = one_page(session, reading, place=place, full=arguments.full)
     if arguments.json:
-        print_json({"file": arguments.html, "bytes": page.n_bytes, "answers": page.answers})
+        print_json({"file": str(file), "bytes": page.n_bytes, "answers": page.answers})
     else:
-        print(f"{arguments.html}: {size(page.n_bytes)}, {page.answers:,} views", flush=True)
-    write_page(page, Path(arguments.html))
+        print(f"{file}: {size(page.n_bytes)}, {page.answers:,} views", flush=True)
+    write_page(page, file)

@@ -5,7 +5,6 @@ Comes in: a trace, and the same with other heads. Goes out: probabilities before
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +21,7 @@ class Change:
     """At one place: the words whose probability changed most, before and after.
 
     `kl` is KL(before | after) at that place, `kls` at every place, in nats. `loss` is the change
-    of the sentence's loss, nan where it has none.
+    of the sentence's loss, None where it has none.
     """
 
     token: int
@@ -31,7 +30,7 @@ class Change:
     after: tuple[float, ...]
     kl: float
     kls: tuple[float, ...]
-    loss: float
+    loss: float | None
 
 
 @torch.no_grad()
@@ -64,5 +63,5 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> C
         after=tuple(to_list(other[moved])),
         kl=kls[token],
         kls=kls,
-        loss=float(after["loss"] - before["loss"]) if priced else math.nan,
+        loss=float(after["loss"] - before["loss"]) if priced else None,
     )

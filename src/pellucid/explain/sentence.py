@@ -10,7 +10,9 @@ write itself.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -60,7 +62,8 @@ def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
     ids, masks = _read(run, text, kind)
     _refuse_long(ids, model, "sentence")
     notes = _unknown(tokenizer, ids)
-    pieces = pieces_of(tokenizer, ids)
+    spelling = Spelling(tokenizer)
+    pieces = tuple(map(spelling.piece, ids))
     if kind != "encoder-decoder":
         return Sentence(text=text, kind=kind, ids=ids, pieces=pieces, masks=masks, notes=(*notes,))
     written = _written(model, tokenizer, ids) if target is None else _given(tokenizer, target)
@@ -71,24 +74,33 @@ def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
         text=text,
         kind=kind,
         ids=written,
-        pieces=pieces_of(tokenizer, written),
+        pieces=tuple(map(spelling.piece, written)),
         source_ids=ids,
         source_pieces=pieces,
         notes=notes,
     )
 
 
-def pieces_of(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[str, ...]:
-    """Each token as text; bytes that are no whole character as <0xE6>."""
-    return tuple(_piece(tokenizer, token_id) for token_id in ids)
+class Spelling:
+    """Tokens as text: with the blank before a word, bytes of split characters as <0xE6>."""
 
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        # WordPiece marks what goes on a word, all others what begins one
+        decoder: dict[str, Any] | None = json.loads(tokenizer.to_json())["decoder"]
+        self._blank_before = decoder is not None and decoder["type"] not in ("WordPiece", "Fuse")
 
-def _piece(tokenizer: Tokenizer, token_id: int) -> str:
-    text = tokenizer.token(token_id)
-    if "\N{REPLACEMENT CHARACTER}" not in text:
+    def piece(self, token_id: int) -> str:
+        """What one token stands for."""
+        tokenizer = self._tokenizer
+        text = tokenizer.token(token_id)
+        if "\N{REPLACEMENT CHARACTER}" in text:
+            spelled = tokenizer.bytes_of(token_id) or b""
+            return "".join(f"<0x{byte:02X}>" for byte in spelled) or text
+        # at the beginning of a text a blank is dropped; behind itself it is not
+        if self._blank_before and tokenizer.decode([token_id, token_id]) == f"{text} {text}":
+            return f" {text}"
         return text
-    spelled = tokenizer.bytes_of(token_id) or b""
-    return "".join(f"<0x{byte:02X}>" for byte in spelled) if spelled else text
 
 
 def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:

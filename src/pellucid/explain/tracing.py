@@ -14,8 +14,9 @@ memory does not grow with layers x heads x time^2.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -43,7 +44,7 @@ from pellucid.explain.passage import (
     read,
     scaled,
 )
-from pellucid.explain.sentence import Sentence
+from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Positions, Transformer
 from pellucid.runs import Run
 
@@ -56,6 +57,12 @@ class Trace:
 
     `scales` says how much heads count, where some do not count fully.
     """
+
+    #: How a notebook shows a trace; whoever can draw one puts it here.
+    face: ClassVar[Callable[[Trace], str | None] | None] = None
+
+    def _repr_html_(self) -> str | None:
+        return None if Trace.face is None else Trace.face(self)
 
     def __init__(
         self,
@@ -92,6 +99,11 @@ class Trace:
     def dtype(self) -> str:
         """In which the model's weights are, such as float32."""
         return str(self.model.token_embedding.weight.dtype).removeprefix("torch.")
+
+    @cached_property
+    def spelling(self) -> Spelling | None:
+        """How words of the vocabulary are written; None without a tokenizer."""
+        return None if self.run is None else Spelling(self.run.tokenizer)
 
     @property
     def predicts(self) -> bool:

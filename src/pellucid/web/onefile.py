@@ -69,11 +69,11 @@ def one_page(
     return OnePage(_html(held), len(held["bodies"]), full)
 
 
-def write_page(page: OnePage, file: Path) -> None:
-    """Write it.
+def check_name(file: Path) -> Path:
+    """The name of a file that can be written.
 
     Raises:
-        PellucidError: the name does not end in .html, or there is no such folder.
+        PellucidError: it does not end in .html, or there is no such folder.
     """
     if file.suffix.lower() not in (".html", ".htm"):
         raise PellucidError(
@@ -81,7 +81,16 @@ def write_page(page: OnePage, file: Path) -> None:
         )
     if not file.parent.is_dir():
         raise PellucidError(f"there is no folder {file.parent}: make it, or choose another")
-    file.write_text(page.html, encoding="utf-8")
+    return file
+
+
+def write_page(page: OnePage, file: Path) -> None:
+    """Write it.
+
+    Raises:
+        PellucidError: as `check_name`.
+    """
+    check_name(file).write_text(page.html, encoding="utf-8")
 
 
 def framed(html: str, *, height: int = 760) -> str:

@@ -72,7 +72,7 @@ class Traced:
     def norms(self, stack: str) -> Tensor:
         """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
         states = self.trace.passed(cast("Side", stack)).states
-        return torch.stack([torch.linalg.vector_norm(state[0].float(), dim=-1) for state in states])
+        return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
 
     def surprisals(self) -> Sequence[float | None]:
         """-log2 p of each token given those before it; None where none was predicted."""

@@ -75,6 +75,12 @@ class Session:
             )
         return said
 
+    def keep(self, reading: Reading, told: Told) -> None:
+        """Answer for a sentence with what was read of it already."""
+        run = self.shelf.load(reading.run, reading.checkpoint)
+        with self._lock:
+            self._read[reading, str(run.checkpoint), (), None] = told
+
     def _chapter(self, told: Told, ask: Ask) -> Plain:
         names = [heading.id for heading in told.contents()]
         if ask.chapter not in names:

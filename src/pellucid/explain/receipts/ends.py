@@ -89,7 +89,7 @@ def loss_receipt(trace: Trace) -> Receipt:
 
 def piece(trace: Trace, word: int) -> str:
     """A word of the vocabulary, quoted; its number where there is no tokenizer."""
-    return str(word) if trace.run is None else repr(trace.run.tokenizer.token(word))
+    return str(word) if trace.spelling is None else repr(trace.spelling.piece(word))
 
 
 def _share(trace: Trace, token: int, word: int) -> Expression:

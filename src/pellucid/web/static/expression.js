@@ -89,6 +89,7 @@ const RANK = { add: 1, sub: 1, mul: 2, div: 2 };
 export function spelled(tree, more, outer = 0) {
   if ("value" in tree) {
     const said = digits(number(tree.value));
+    if (tree.name?.endsWith(" more")) return `${said} (${tree.name})`;
     return said.startsWith("−") && outer > 0 ? `(${said})` : said;
   }
   if ("values" in tree) return listed(tree.values.map((each) => digits(number(each))), ", ", more);

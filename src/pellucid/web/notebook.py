@@ -1,0 +1,33 @@
+"""A trace in a notebook: the page of its sentence, in a frame, read later without a kernel.
+
+Comes in: a trace. Goes out: HTML. It does not know which notebook.
+
+Imported for what it does: from then on a trace shows itself so (`Trace.face`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pellucid.explain import Trace
+from pellucid.web.asks import Reading
+from pellucid.web.book import AllChapters
+from pellucid.web.onefile import framed, one_page
+from pellucid.web.reading import Traced, open_with
+from pellucid.web.session import Session
+from pellucid.web.shelf import Shelf
+
+
+def html_of(trace: Trace) -> str | None:
+    """The page in a frame; None of a trace of bare ids, or one whose heads are scaled: a page of
+    these would not say so."""
+    if trace.run is None or trace.scales or not trace.sentence.text:
+        return None
+    book = AllChapters()
+    session = Session(Shelf([trace.run]), partial(open_with, book), sentence=trace.sentence.text)
+    reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
+    session.keep(reading, Traced(trace, book))
+    return framed(one_page(session, reading).html)
+
+
+Trace.face = staticmethod(html_of)

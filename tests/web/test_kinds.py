@@ -1,0 +1,109 @@
+"""The page of every kind of model, and of large ones: all is sent, and little."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import pellucid
+from pellucid.errors import PellucidError
+from pellucid.explain import Trace, trace
+from pellucid.explain.chapter import Place
+from pellucid.model import assemble
+from pellucid.web import Session
+from pellucid.web.assets import files
+from pellucid.web.book import AllChapters
+from pellucid.web.packing import LARGEST_ANSWER, chapter_of
+from pellucid.web.reading import Traced
+from pellucid.web.views import overview, prediction, thumbnails_of
+from support.models import BASE, random_ids
+from support.traced import MODELS, traced
+
+
+def sent(said: Any) -> bytes:
+    """As it goes over the wire; a number that JSON has not is an error."""
+    return json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_of_model_has_an_overview_and_a_prediction(name: str) -> None:
+    read = traced(assemble(MODELS[name], seed=0).eval())
+    told = Traced(read, AllChapters())
+    seen = overview(told)
+    sent(seen)
+    assert {stack["name"] for stack in seen["stacks"]} == set(read.sides)
+    assert len(seen["pieces"]) == len(read.ids)
+    said = prediction(told, -1, None)
+    sent(said)
+    if not read.model.has_head:
+        assert said["likely"] == []
+        return
+    p = read["logits"][-1].double().softmax(-1)
+    assert said["likely"][0][0] == int(p.argmax())
+    assert said["lens"][-1]["p"] == pytest.approx(float(p.max()), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pair t5", "encoder bert", "preset gpt2"])
+def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None:
+    matching = [known for known in MODELS if known.startswith(name)]
+    read = traced(assemble(MODELS[(matching or [next(iter(MODELS))])[0]], seed=0).eval())
+    told = Traced(read, AllChapters())
+    for side in read.sides:
+        for heading in told.contents():
+            try:
+                sent(chapter_of(told.chapter(heading.id, Place(stack=side))))
+            except PellucidError as error:
+                assert str(error).strip()
+
+
+def large(n_layers: int, n_heads: int, time: int) -> Trace:
+    """Many heads, a long text and a vocabulary of 20,000; narrow, so that it is quick."""
+    assert BASE.decoder is not None
+    attention = replace(BASE.decoder.attention, n_heads=n_heads, n_kv_heads=n_heads, d_head=4)
+    decoder = replace(BASE.decoder, n_layers=n_layers, attention=attention)
+    model = replace(BASE, vocab_size=20_000, context_length=time, decoder=decoder)
+    return trace(assemble(model, seed=0).eval(), ids=random_ids(1, time))
+
+
+@pytest.mark.parametrize("shape", [(12, 12, 64), (24, 16, 300)])
+def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) -> None:
+    read = large(*shape)
+    told = Traced(read, AllChapters())
+    seen = overview(told)
+    asked = [sent(seen), sent(prediction(told, -1, None))]
+    assert len(asked[0]) <= LARGEST_ANSWER
+    assert len(asked[1]) <= LARGEST_ANSWER
+    layers = seen["stacks"][0]["layers"]
+    for number, layer in enumerate(layers):
+        if layer["thumbnails"] is None:
+            assert len(sent(thumbnails_of(told, "decoder", number))) <= LARGEST_ANSWER
+            break
+    for heading in told.contents():
+        said = sent(chapter_of(told.chapter(heading.id, Place(layer=shape[0] - 1))))
+        assert len(said) <= LARGEST_ANSWER, heading.id
+    own = sum(len(gzip.compress(file.content, 5)) for file in files().values())
+    assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000
+
+
+def test_a_long_sentence_has_a_window_around_its_end() -> None:
+    seen = overview(Traced(large(2, 2, 300), AllChapters()))
+    assert seen["window"] == [236, 300]
+
+
+def test_a_notebook_shows_a_trace_as_a_page_and_a_bare_one_as_text(session: Session) -> None:
+    run = session.shelf.load("run0")
+    shown: Callable[[], str | None] = pellucid.trace(run, "ox")._repr_html_  # pyright: ignore[reportPrivateUsage]
+    html = shown()
+    assert html is not None
+    assert html.startswith("<iframe srcdoc=")
+    bare = pellucid.trace(run.model, ids=torch.tensor([1, 2]))
+    assert bare._repr_html_() is None  # pyright: ignore[reportPrivateUsage]
+    # a page of it would not say that a head is gone
+    changed = pellucid.trace(run, "ox").with_heads({(0, 0): 0.0})
+    assert changed._repr_html_() is None  # pyright: ignore[reportPrivateUsage]
