@@ -284,3 +284,16 @@ def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -
 
 def test_a_place_defaults_to_the_last_token(session: Session, reading: Any) -> None:
     assert ask_of({"kind": "overview", "reading": reading}).place == Place()
+
+
+def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: Any) -> None:
+    versus = {**reading, "checkpoint": "step-8"}
+    said = ask(session, "prediction", reading, place={"token": 4}, versus=versus)
+    now = trace(session.shelf.load("run0"), SENTENCE).logits_at(4).double().log_softmax(-1)
+    was = trace(session.shelf.load("run0", "step-8"), SENTENCE).logits_at(4).double()
+    before = was.log_softmax(-1)
+    kl = float((before.exp() * (before - now)).sum())
+    assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
+    shorter = {**versus, "sentence": "a"}
+    said = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
+    assert said["changed"]["why"].startswith("there is no token 4")

@@ -17,6 +17,7 @@ from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter import Chapter, Place
 from pellucid.explain.passage import Side
+from pellucid.explain.sentence import pieces_of
 from pellucid.runs import Run
 from pellucid.web.asks import Scale
 from pellucid.web.told import Heading, Told
@@ -99,7 +100,7 @@ class Traced:
         run = self.trace.run
         if run is None or token_id >= run.tokenizer.vocab_size:
             return f"#{token_id}"
-        return run.tokenizer.token(token_id)
+        return pieces_of(run.tokenizer, (token_id,))[0]
 
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""

@@ -53,8 +53,7 @@ class Session:
             if ask.kind == "overview":
                 return overview(told) | {"about": self.shelf.about(run)}
             if ask.kind == "prediction":
-                base = self._one(ask.read, (), None) if ask.scales else None
-                return prediction(told, ask.place.token, base)
+                return prediction(told, ask.place.token, self._base(ask))
             self._look_for(told, ask)
             if ask.kind == "thumbnails":
                 place = ask.place
@@ -74,6 +73,12 @@ class Session:
                 f"{LARGEST_RESPONSE / 1e6:.0f} MB are sent: choose a shorter sentence"
             )
         return said
+
+    def _base(self, ask: Ask) -> Told | None:
+        """What a prediction is compared with: another reading, or the same with no head scaled."""
+        if ask.versus is not None:
+            return self._one(ask.versus, (), None)
+        return self._one(ask.read, (), None) if ask.scales else None
 
     def keep(self, reading: Reading, told: Told) -> None:
         """Answer for a sentence with what was read of it already."""

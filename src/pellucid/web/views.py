@@ -62,7 +62,7 @@ def thumbnails_of(told: Told, stack: str, layer: int) -> Plain | None:
 def prediction(told: Told, token: int, base: Told | None) -> Plain:
     """What is expected after a token: the likeliest, the lens at each layer, and what changed.
 
-    `base` is the same sentence with every head as it is, where heads are scaled.
+    `base` is what it is compared with: the same sentence with every head as it is, or another one.
 
     Raises:
         PellucidError: there is no such token.
@@ -133,9 +133,15 @@ def _ladder(told: Told, token: int, target: int | None) -> list[Plain]:
 
 
 def _changed(told: Told, log_p: Tensor, base: Told, token: int, target: int | None) -> Plain:
-    """Against the same sentence with no head scaled: KL(base || now), and what moved most."""
-    was = base.logits(token)
-    assert was is not None
+    """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
+    was = base.logits(token) if token < len(base.ids) else None
+    if was is None or was.shape != log_p.shape:
+        why = (
+            f"there is no token {token} in what is compared with"
+            if token >= len(base.ids)
+            else "the vocabularies differ, so probabilities cannot be compared token by token"
+        )
+        return {"kl": None, "rows": [], "why": why}
     before = was.double().log_softmax(-1)
     moved = log_p.exp() - before.exp()
     most = moved.abs().topk(min(8, moved.shape[-1])).indices

@@ -55,7 +55,7 @@ function look() {
   if (!seenAs || seenAs.asked !== asked) return;
   settle(seenAs);
   const at = place();
-  get(question("prediction", { versus: null, place: { token: at.token } }), "prediction", predicted);
+  get(question("prediction", { place: { token: at.token } }), "prediction", predicted);
   if (state.chapter()) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
 }
 

@@ -125,6 +125,7 @@ export const messages = {
   "put-back": "Put back",
   "put-all-back": "Put all back",
   "changed": "What changed",
+  "against": "Against what it is compared with",
   "kl": "KL from before: {kl} bits",
   "before": "before",
   "now": "now",

@@ -106,7 +106,7 @@ function bar(name, value, low, high, isRest) {
   const drawn = svg(
     "svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: "bar" },
     svg("rect", {
-      x: Math.min(zero, end), width: Math.max(Math.abs(end - zero), 0.4), y: 1, height: 8,
+      x: Math.min(zero, end), width: value === 0 ? 0 : Math.max(Math.abs(end - zero), 0.4), y: 1, height: 8,
       class: value < 0 ? "below" : "above",
     }),
     low < 0 && svg("line", { x1: zero, x2: zero, y1: 0, y2: 10, class: "zero" }),

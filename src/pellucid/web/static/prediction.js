@@ -156,13 +156,15 @@ function head(seenAs) {
 
 /** @param {any} said */
 function changed(said) {
+  const title = h("h3", { text: t(state.versus() ? "against" : "changed") });
+  if (said.kl === null) return h("section", { class: "changed" }, title, h("p", { class: "soft", said: said.why }));
   const rows = said.rows.map((/** @type {any} */ [id, text, before, now]) =>
     h("tr", {}, h("th", { scope: "row", said: seen(text), "data-id": id }), h("td", { class: "number soft", said: percent(before) }), h("td", { class: "number", said: percent(now) }), h("td", { class: `number ${now < before ? "below" : "above"}`, said: `${now < before ? "−" : "+"}${(Math.abs(now - before) * 100).toFixed(2)}` })),
   );
   const titles = h("tr", {}, ["token", "before", "now", "difference"].map((key, n) => h("th", { scope: "col", class: n ? "number" : null, text: t(key) })));
   return h(
     "section", { class: "changed" },
-    h("h3", { text: t("changed") }),
+    title,
     h("p", { "data-kl": said.kl / Math.LN2, text: t("kl", { kl: digits(said.kl / Math.LN2, 4) }) }),
     h("table", {}, h("thead", {}, titles), h("tbody", {}, rows)),
   );
