@@ -64,7 +64,6 @@ REFUSED: dict[str, dict[str, str]] = {
         "beams": "this model is an encoder: it reads a text as a whole and writes none",
         "score": "gives no token a probability from those before it",
         "next": "gives no token a probability from those before it",
-        "explain": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",
         "resume": "objective NextToken trains a decoder with a language head",
         "verify": "the run cannot be continued",
@@ -73,7 +72,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "encoder-decoder": {
         "score": "a text alone has no probability",
         "next": "a text alone has no probability",
-        "explain": "a text alone has no probability",
         "evaluate": "a text alone has no probability",
         "fill": "this model is an encoder-decoder: it writes from left to right",
         "resume": "objective NextToken trains a decoder with a language head",
@@ -90,7 +88,7 @@ del REFUSED["encoder with classes"]["classify"]
 REFUSED["decoder with classes"] = {
     **REFUSED["decoder"],
     **dict.fromkeys(
-        ("generate", "beams", "score", "next", "explain", "evaluate"),
+        ("generate", "beams", "score", "next", "evaluate"),
         "this model names the class of a text: it gives no token a probability",
     ),
     "resume": "objective NextToken trains a decoder with a language head",
@@ -99,9 +97,7 @@ del REFUSED["decoder with classes"]["classify"]
 REFUSED["encoder without head"] = REFUSED["encoder"] | {"fill": "this model has no head"}
 REFUSED["decoder without head"] = {
     **REFUSED["decoder"],
-    **dict.fromkeys(
-        ("generate", "beams", "score", "next", "explain", "evaluate"), "this model has no head"
-    ),
+    **dict.fromkeys(("generate", "beams", "score", "next", "evaluate"), "this model has no head"),
     "resume": "objective NextToken trains a decoder with a language head",
 }
 

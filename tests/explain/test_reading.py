@@ -11,6 +11,7 @@ import torch
 import pellucid
 from pellucid.cli import main
 from pellucid.explain import read_sentence
+from pellucid.explain.chapters import CHAPTERS
 
 
 def test_every_number_equals_the_models_own(trained: Path) -> None:
@@ -41,7 +42,7 @@ def test_the_command_prints_it_in_eighty_columns(
 ) -> None:
     assert main(["explain", str(trained), "the fox\n日本"]) == 0
     out = capsys.readouterr().out
-    assert len(out.splitlines()) == 1 + 14 + 1 + 2
+    assert len(out.splitlines()) == 1 + 14 + 1 + 2 + 2 + len(CHAPTERS)
     assert max(map(len, out.splitlines())) <= 80
     assert main(["explain", str(trained), "the fox", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["tokens"]) == 7

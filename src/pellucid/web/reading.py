@@ -17,7 +17,6 @@ from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter import Chapter, Place
 from pellucid.explain.passage import Side
-from pellucid.explain.sentence import pieces_of
 from pellucid.runs import Run
 from pellucid.web.asks import Scale
 from pellucid.web.told import Heading, Told
@@ -25,6 +24,82 @@ from pellucid.web.told import Heading, Told
 
 class Book(Protocol):
     """The chapters of a trace."""
+
+    def contents(self, read: Trace, versus: Trace | None) -> Sequence[Heading]:
+        """Those that this model has."""
+        ...
+
+    def chapter(self, read: Trace, name: str, place: Place, versus: Trace | None) -> Chapter:
+        """One of them, at a place."""
+        ...
+
+
+class Traced:
+    """A trace, as the page asks about it."""
+
+    def __init__(self, read: Trace, book: Book, versus: Trace | None = None) -> None:
+        self.trace, self._book, self._versus = read, book, versus
+        self._heads = {side: self._counted(side) for side in read.sides}
+
+    @property
+    def pieces(self) -> Sequence[str]:
+        """The tokens as text, the special ones by their name."""
+        return self.trace.sentence.pieces
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The tokens' ids."""
+        return self.trace.sentence.ids
+
+    @property
+    def spare(self) -> Sequence[str]:
+        """The pieces of the encoder's text, where there is another one."""
+        return self.trace.sentence.source_pieces
+
+    @property
+    def heads(self) -> Mapping[str, Sequence[int]]:
+        """How many heads each layer has, by stack; 0 where a layer has no weights to show."""
+        return self._heads
+
+    def weights(self, stack: str, layer: int) -> Tensor | None:
+        """(heads, queries, keys) after the softmax; None where there are none."""
+        side = cast("Side", stack)
+        count = self._heads[side][layer]
+        letter = "E" if side == "encoder" else "L"
+        found = [self.trace[f"{letter}{layer}.H{head}.weights"] for head in range(count)]
+        return torch.stack(found) if found else None
+
+    def norms(self, stack: str) -> Tensor:
+        """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
+        states = self.trace.passed(cast("Side", stack)).states
+        return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
+
+    def surprisals(self) -> Sequence[float | None]:
+        """-log2 p of each token given those before it; None where none was predicted."""
+        if not self.trace.predicts or len(self.ids) < 2:
+            return [None] * len(self.ids)
+        return [None, *(float(nats) / math.log(2) for nats in self.trace["surprisal"])]
+
+    def logits(self, token: int) -> Tensor | None:
+        """(vocabulary,) at a token; None of a model without a language head."""
+        return self.trace.logits_at(token).float() if self.trace.model.has_head else None
+
+    def lens(self, token: int) -> Tensor | None:
+        """(layers + 1, vocabulary): the logits if the model ended after each layer."""
+        model = self.trace.model
+        if not model.has_head:
+            return None
+        passed = self.trace.passed(self.trace.side)
+        with torch.no_grad():
+            states = torch.stack([state[0, token] for state in passed.states])
+            return model.logits(model.readable(passed.stack.final_norm(states))).float()
+
+    def text_of(self, token_id: int) -> str:
+        """A token of the vocabulary as text; a row that no token has, by its number."""
+        run, spelling = self.trace.run, self.trace.spelling
+        if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
+            return f"#{token_id}"
+        return spelling.piece(token_id)
 
     def contents(self, read: Trace, versus: Trace | None) -> Sequence[Heading]:
         """Those that this model has."""

@@ -1,0 +1,155 @@
+"""What the model reads of a sentence, told in pieces; trees spelled; heads compared."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.explain.ablation import change
+from pellucid.explain.chapter import Place
+from pellucid.explain.chapters import tell
+from pellucid.explain.expressions import Apply, Number, Vector, value
+from pellucid.explain.receipts.making import magnitude, source_of
+from pellucid.explain.sentence import Spelling
+from pellucid.explain.spelling import spelled
+from pellucid.model.scores import scores_of
+from pellucid.text import llama2c_tokenizer_from, tokenizer_from, train_bytes
+from support.models import BASE, build, random_ids
+
+
+def test_a_sentence_is_traced_by_the_name_at_the_root(trained: Path) -> None:
+    run = pellucid.load(trained)
+    trace = pellucid.trace(run, "the fox")
+    ids = torch.tensor([[run.tokenizer.begin_id, *run.tokenizer.encode("the fox")]])
+    assert torch.equal(trace["logits"], run.model(ids)[0])
+    assert trace["L1.H1.scores"][7, 1].shape == ()
+    assert trace["L1.H1.scores[7, 1]"] == trace["L1.H1.scores"][7, 1]
+    assert torch.equal(trace["L1.H1.v[:, 3]"], trace["L1.H1.v"][:, 3])
+    assert torch.equal(trace["L1.H1.v[2, 1:4]"], trace["L1.H1.v"][2, 1:4])
+    assert "".join(trace.pieces("decoder")[1:]) == "the fox"
+    weight = trace["decoder.blocks.1.attention.query.weight"]
+    assert torch.equal(weight, run.model.decoder.blocks[1].attention.query.weight)
+    with pytest.raises(pellucid.PellucidError, match=r"lies outside.* has the shape \(8, 8\)"):
+        trace["L1.H1.scores[7, 8]"]
+
+
+def test_bytes_of_a_split_character_are_spelled() -> None:
+    tokenizer = train_bytes()
+    spelling = Spelling(tokenizer)
+    assert [spelling.piece(i) for i in tokenizer.encode("é x")] == ["<0xC3>", "<0xA9>", " ", "x"]
+
+
+def test_pieces_have_the_blank_before_a_word(shared_data: Path) -> None:
+    stories = llama2c_tokenizer_from(shared_data / "stories260K" / "tok512.bin", 512)
+    text = "the cat sat"
+    pieces = [Spelling(stories).piece(i) for i in stories.encode(text)]
+    assert "".join(pieces) == f" {text}"
+    words = tokenizer_from(shared_data / "tokenizer-bert" / "bert_base_uncased_vocab.txt")
+    assert [Spelling(words).piece(i) for i in words.encode("the embeddings")] == [
+        "the",
+        "em",
+        "##bed",
+        "##ding",
+        "##s",
+    ]
+
+
+def test_merges_of_the_chosen_word_are_replayed(shared_data: Path, trained: Path) -> None:
+    from dataclasses import replace
+
+    from pellucid import config
+    from pellucid.model import assemble
+
+    run = pellucid.load(trained)
+    tokenizer = tokenizer_from(shared_data / "tokenizer-gpt2" / "tokenizer.json")
+    sized: config.Transformer = replace(run.config.model, vocab_size=tokenizer.vocab_size)
+    run = replace(run, tokenizer=tokenizer, model=assemble(sized, seed=0).eval())
+    chapter = tell(pellucid.trace(run, "a lowered 日"), "tokens", Place(token=2))
+    merges = chapter.pictures[1]
+    assert merges.rows[0][0] == "Ġ l o w e r e d"
+    assert merges.rows[-1][0] == "Ġlowered"
+    ranks = tokenizer.merges()
+    assert all(ranks[tuple(row[2].split(" + "))] == row[1] for row in merges.rows[1:])
+    split = chapter.pictures[2]
+    assert bytes.fromhex("".join(row[2] for row in split.rows).replace(" ", "")).strip() == (
+        "日".encode()
+    )
+
+
+def test_taking_a_head_away_changes_what_torch_says_it_changes() -> None:
+    model = build(BASE)
+    before = pellucid.trace(model, ids=random_ids(1, 7))
+    found = change(before, before.with_heads({(1, 2): 0.0}), 4)
+    log_p = model(before.ids[None])[0, 4].log_softmax(-1)
+    model.decoder.blocks[1].attention.output.weight.data[:, 8:12] = 0
+    log_q = model(before.ids[None])[0, 4].log_softmax(-1)
+    kl = (log_p.exp() * (log_p - log_q)).sum()
+    assert found.kl == pytest.approx(float(kl.detach()))
+    assert found.after == pytest.approx(log_q.exp().detach()[list(found.words)].tolist())
+    assert found.kls[0] > 0
+    assert len(found.kls) == 7
+    assert change(before, before).kl == 0
+    other = pellucid.trace(model, ids=random_ids(1, 7, seed=2))
+    with pytest.raises(pellucid.PellucidError, match="different tokens"):
+        change(before, other)
+
+
+def test_sources_are_found_and_not_typed_in() -> None:
+    source = source_of(scores_of, "* scoring.scale")
+    file, line = source.split(":")
+    lines = (Path(pellucid.__file__).parents[1] / file).read_text("utf-8").splitlines()
+    assert "* scoring.scale" in lines[int(line) - 1]
+    with pytest.raises(LookupError):
+        source_of(scores_of, "a line that there is not")
+
+
+def test_trees_are_spelled_with_their_numbers_and_brackets() -> None:
+    a, b = Number(2.0, "a"), Number(-3.0, "b")
+    tree = Apply("mul", (Apply("sub", (a, b)), Apply("add", (a, b))))
+    assert spelled(tree) == "(2 - (-3)) × (2 + (-3))"
+    assert spelled(Apply("exp", (Apply("neg", (a,)),))) == "exp(-2)"
+    assert spelled(Apply("dot", (Vector((1.0, 2.0)), Vector((3.0, 4.0))))) == "1·3 + 2·4"
+    long = Apply("sum", (Vector(tuple(map(float, range(30)))),))
+    assert spelled(Apply("div", (long, a))) == "(0 + 1 + … 28 more) / 2"
+    rest = Apply("sum", (a, a, a, a, Number(7.0, "90 more")))
+    assert spelled(rest) == "2 + 2 + … 2 more + 7 (90 more)"
+
+
+numbers = st.floats(-5, 5).filter(lambda x: abs(x) > 1e-3).map(Number)
+trees = st.recursive(
+    numbers,
+    lambda inner: st.builds(
+        Apply, st.sampled_from(["add", "sub", "mul", "div"]), st.tuples(inner, inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_what_is_spelled_can_be_typed_into_a_calculator(tree: Apply | Number) -> None:
+    try:
+        expected = value(tree)
+    except ZeroDivisionError:
+        return
+    typed = spelled(tree).replace("×", "*")
+    try:
+        found = eval(typed)
+    except ZeroDivisionError:
+        return
+    scale = magnitude(tree)
+    if math.isfinite(scale):
+        assert found == pytest.approx(expected, abs=0.2 * scale)
+
+
+@given(trees)
+def test_no_result_is_larger_than_what_was_added_on_the_way(tree: Apply | Number) -> None:
+    try:
+        assert magnitude(tree) >= abs(value(tree)) * (1 - 1e-9)
+    except (ZeroDivisionError, OverflowError):
+        return
