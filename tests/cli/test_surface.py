@@ -20,6 +20,7 @@ VERBS = (
     "classify",
     "answer",
     "explain",
+    "serve",
     "score",
     "evaluate",
     "data",

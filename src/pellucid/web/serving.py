@@ -5,6 +5,8 @@ Comes in: a session, a host, a port. Goes out: the address. It does not know wha
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -67,9 +69,12 @@ def _bound(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (PORT, 0) if port is None else (port,):
         bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # elsewhere it would take the port from whoever has it
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, wanted))
+            # from here on a browser that is quick waits and is not turned away
+            bound.listen(128)
         except (OSError, OverflowError) as error:
             bound.close()
             if port is None and wanted == PORT and isinstance(error, OSError):
@@ -80,8 +85,6 @@ def _bound(host: str, port: int | None) -> socket.socket:
 
 
 def _why(host: str, port: int, error: OSError | OverflowError) -> str:
-    import errno
-
     if isinstance(error, OverflowError):
         return (
             f"a port is a number from 0 to 65535, not {port}: leave --port out to take a free one"

@@ -1,0 +1,65 @@
+"""`pellucid serve` as a process: it says where it is, answers, and ends when it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.cli.main import parser
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to end it with")
+def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
+    command = [sys.executable, "-m", "pellucid", "serve", str(trained), "--port", "0"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert run.stdout is not None
+        address = run.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        with urlopen(address, timeout=20) as page:
+            assert b"app.js" in page.read()
+        origin = {"origin": address.rstrip("/"), "content-type": "application/json"}
+        asked = Request(f"{address}ask", data=b'{"kind": "runs"}', headers=origin)
+        with urlopen(asked, timeout=20) as answer:
+            assert json.load(answer)["sentence"] == "The cat sat on the mat"
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=20)
+        assert "Traceback" not in errors
+        assert run.returncode == 130
+    finally:
+        run.kill()
+        run.communicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["serve", "nowhere"], "nowhere does not exist"),
+        (["serve", "{run}", "--port", "70000"], "a port is a number from 0 to 65535"),
+        (["explain", "{run}", "x", "--serve", "--html", "a.html"], "choose one of them"),
+        (["explain", "{run}", "x", "--serve", "--target", "y"], "--target is for the terminal"),
+        (["explain", "{run}", "x", "--html", "a.txt"], "does not end in .html"),
+        (["explain", "{run}", "x", "--html", "a.html", "--without", "L0.H0"], "leave --without"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_anything_is(
+    trained: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    assert main([word.format(run=trained) for word in words]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_flags_choose_where_the_page_opens() -> None:
+    from pellucid.cli.serve import _chosen  # pyright: ignore[reportPrivateUsage]
+
+    words = ["explain", "r", "x", "--serve", "--chapter", "scores", "--layer", "2", "--token", "3"]
+    told = _chosen(parser().parse_args(words), {"L2.H1": 0.0})
+    assert told == "#chapter=scores&stack=decoder&t=3&l=2&x=L2.H1%3D0"
