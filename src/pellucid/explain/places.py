@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import letter_of
 from pellucid.explain.chapter import Place
-from pellucid.explain.listening import Look
-from pellucid.explain.passage import HeadPlace, Side
+from pellucid.explain.listening import KNOWN, Look
+from pellucid.explain.passage import HeadPlace, Side, attention_at
 from pellucid.explain.tracing import Trace
 
 
@@ -84,11 +84,10 @@ def settled(trace: Trace, place: Place) -> Chosen:
     keys = len(trace.pieces("encoder")) if cross else time
     _within(place.token, time, f"token {place.token}", "tokens")
     _within(place.other, keys, f"token {place.other} to look at", "tokens")
-    look = trace.layer(side, layer).looks.get("cross" if cross else "")
-    head = place.head
-    if look is not None:
-        _within(head, look.n_heads, f"head {head} of layer {layer}", "heads")
-        head %= look.n_heads
+    head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
+    if isinstance(attention, KNOWN):
+        _within(head, attention.n_heads, f"head {head} of layer {layer}", "heads")
+        head %= attention.n_heads
     width = passed.final.shape[-1]
     _within(place.feature, width, f"feature {place.feature}", "features")
     return Chosen(

@@ -19,6 +19,8 @@ from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
 _FEATURES, _NEAREST = 24, 5
+#: To bound memory, however large the vocabulary.
+_ROWS_AT_ONCE = 16_384
 
 
 def build(trace: Trace, place: Place) -> Chapter:
@@ -60,10 +62,12 @@ def build(trace: Trace, place: Place) -> Chapter:
 @torch.no_grad()
 def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
     """The tokens whose rows point in the most similar direction, and the cosines."""
-    rows = wide(table)
-    products = torch.mv(rows, rows[token_id])
-    lengths = rows.square().sum(-1).sqrt()
-    cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(rows.dtype).tiny)
+    own = wide(table[token_id])
+    starts = range(0, len(table), _ROWS_AT_ONCE)
+    parts = [wide(table[start : start + _ROWS_AT_ONCE]) for start in starts]
+    products = torch.cat([torch.mv(rows, own) for rows in parts])
+    lengths = torch.cat([rows.square().sum(-1).sqrt() for rows in parts])
+    cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(own.dtype).tiny)
     cosines[token_id] = -torch.inf
     found = cosines.topk(min(_NEAREST, len(cosines) - 1))
     return to_list(found.indices), to_list(found.values)
