@@ -245,9 +245,8 @@ def test_of_very_long_rows_the_terms_that_count_are_written_and_the_others_summe
     check(traced(model), chapter)
     written = chapter.receipts[-1]
     assert max(len(o.values) for o in operands(written.expression) if isinstance(o, Vector)) == 512
-    assert [o.name for o in operands(written.expression) if isinstance(o, Number)][
-        0
-    ] == "2,488 more"
+    names = [o.name for o in operands(written.expression) if isinstance(o, Number)]
+    assert names[0] == "2,488 more"
 
 
 def test_masked_cells_are_left_empty() -> None:
