@@ -237,6 +237,18 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
     assert max(sizes) < 150_000
 
 
+def test_of_very_long_rows_the_terms_that_count_are_written_and_the_others_summed() -> None:
+    model = build(
+        with_stack(n_layers=1, feed_forward=config.MLP(d_ff=3000, activation="gelu", bias=True))
+    )
+    chapter = tell(traced(model), "feed-forward", Place())
+    check(traced(model), chapter)
+    written = chapter.receipts[-1]
+    assert max(len(o.values) for o in operands(written.expression) if isinstance(o, Vector)) == 512
+    names = [o.name for o in operands(written.expression) if isinstance(o, Number)]
+    assert names[0] == "2,488 more"
+
+
 def test_masked_cells_are_left_empty() -> None:
     shown = tell(traced(build(BASE)), "scores", Place()).pictures[0]
     assert all(

@@ -1,7 +1,7 @@
 """A chapter as JSON can hold it: for `--json`, for a page, for a file.
 
 Comes in: a chapter. Goes out: plain values. Each receipt has its tree, what it comes to, and
-whether that agrees.
+whether that agrees. Operands of float32 are told in nine digits, which tell any two apart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
         if field.name != "expression"
     }
     return told | {
-        "expression": plain(receipt.expression),
+        "expression": plain(receipt.expression, None if receipt.dtype == "float64" else 9),
         "spelled": spelled(receipt.expression),
         "recomputed": receipt.recomputed,
         "difference": receipt.recomputed - receipt.model,

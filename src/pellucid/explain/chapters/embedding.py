@@ -13,7 +13,7 @@ from pellucid.explain.ends import wide
 from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import embedding_receipt
 from pellucid.explain.receipts.ends import piece
-from pellucid.explain.receipts.making import apply, at, receipt, row, source_of
+from pellucid.explain.receipts.making import apply, at, product, receipt, row, source_of
 from pellucid.explain.receipts.sums import start_of
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
@@ -63,10 +63,11 @@ def build(trace: Trace, place: Place) -> Chapter:
 def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
     """The tokens whose rows point in the most similar direction, and the cosines."""
     own = wide(table[token_id])
-    starts = range(0, len(table), _ROWS_AT_ONCE)
-    parts = [wide(table[start : start + _ROWS_AT_ONCE]) for start in starts]
-    products = torch.cat([torch.mv(rows, own) for rows in parts])
-    lengths = torch.cat([rows.square().sum(-1).sqrt() for rows in parts])
+    products, lengths = torch.empty_like(wide(table[:, 0])), torch.empty_like(wide(table[:, 0]))
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        rows = wide(table[start : start + _ROWS_AT_ONCE])
+        products[start : start + len(rows)] = torch.mv(rows, own)
+        lengths[start : start + len(rows)] = rows.square().sum(-1).sqrt()
     cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(own.dtype).tiny)
     cosines[token_id] = -torch.inf
     found = cosines.topk(min(_NEAREST, len(cosines) - 1))
@@ -81,12 +82,12 @@ def _cosine(
     table, other = trace.model.token_embedding.weight, neighbours[0]
     a = row(table[token_id], f"E[{token_id}]", at("token_embedding.weight", token_id))
     b = row(table[other], f"E[{other}]", at("token_embedding.weight", other))
-    lengths = apply("mul", apply("sqrt", apply("dot", a, a)), apply("sqrt", apply("dot", b, b)))
+    lengths = apply("mul", apply("sqrt", product(a, a)), apply("sqrt", product(b, b)))
     found = receipt(
         trace,
         title=f"cosine of {chosen.query(trace)} and {piece(trace, other)}",
         formula="a · b / (|a| |b|)",
-        expression=apply("div", apply("dot", a, b), lengths),
+        expression=apply("div", product(a, b), lengths),
         address=at("token_embedding.weight", token_id),
         source=source_of(nearest, "cosines = products /"),
         model=nearest(table, token_id)[1][0],

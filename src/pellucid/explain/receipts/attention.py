@@ -20,6 +20,7 @@ from pellucid.explain.receipts.making import (
     at,
     constant,
     number,
+    product,
     receipt,
     row,
     shares,
@@ -99,7 +100,7 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     feature = chosen.feature % look.out.shape[-1]
     weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
     values = row(trace[f"{name}.v"][:, feature], f"v[:, {feature}]", f"{name}.v[:, {feature}]")
-    made: Expression = apply("dot", weights, values)
+    made = product(weights, values)
     formula = f"w · v[:, {feature}]"
     if look.positions.adds_values:
         far = _added_by_positions(look, trace[f"{name}.weights"])[chosen.token, feature]

@@ -15,6 +15,7 @@ from pellucid.explain.receipts.making import (
     at,
     constant,
     number,
+    product,
     receipt,
     row,
     shares,
@@ -30,7 +31,7 @@ def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
     model = trace.model
     name = "token_embedding.weight" if model.head is None else "head.weight"
     w = vector(trace, at(name, word), f"W[{word}]")
-    made: Expression = apply("dot", w, vector(trace, at("hidden", token), "h"))
+    made: Expression = product(w, vector(trace, at("hidden", token), "h"))
     formula = f"W[{word}] · h"
     if model.head_bias is not None:
         made, formula = added(made, number(trace, at("head_bias", word), "b")), f"{formula} + b"

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from pellucid.explain.chapter import Receipt
 from pellucid.explain.receipts.making import (
     added,
-    apply,
     at,
     number,
+    product,
     receipt,
     row,
     source_of,
@@ -53,7 +53,7 @@ def linear_receipt(
         trace,
         title=title,
         formula=f"{name} · x" + (" + b" if b else ""),
-        expression=added(apply("dot", w, x), b),
+        expression=added(product(w, x), b),
         address=at(made, token, feature),
         source=source_of(_holding(holder, line), line),
     )

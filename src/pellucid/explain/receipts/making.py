@@ -23,6 +23,8 @@ from pellucid.typed import to_list
 
 #: Rounding of one operation, with room for the few that a number takes.
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+#: Rows are written out whole up to so many features.
+_LONGEST = 1024
 #: The folder that the package lies in.
 _ROOT = Path(__file__).resolve().parents[3]
 #: Of a longer row this many terms are written out; the others stand as one number.
@@ -100,6 +102,29 @@ def added(first: Expression, *others: Expression | None) -> Expression:
     for other in others:
         first = first if other is None else apply("add", first, other)
     return first
+
+
+def product(left: Vector, right: Vector) -> Expression:
+    """left . right; of very long rows the largest products, the others as one number."""
+    if len(left.values) <= _LONGEST:
+        return apply("dot", left, right)
+    made = [a * b for a, b in zip(left.values, right.values, strict=True)]
+    order = sorted(range(len(made)), key=lambda place: -abs(made[place]))
+    kept, rest = order[: _LONGEST // 2], order[_LONGEST // 2 :]
+    largest = apply("dot", _some(left, kept), _some(right, kept))
+    return apply("add", largest, Number(math.fsum(made[i] for i in rest), f"{len(rest):,} more"))
+
+
+def summed(values: Vector) -> Expression:
+    """The sum of a row; of a very long one as `product` has it."""
+    if len(values.values) <= _LONGEST:
+        return apply("sum", values)
+    return product(values, Vector((1.0,) * len(values.values), "ones"))
+
+
+def _some(whole: Vector, places: Sequence[int]) -> Vector:
+    name = f"{whole.name}, the {len(places)} terms that count most"
+    return Vector(tuple(whole.values[place] for place in places), name)
 
 
 def total(parts: Sequence[Expression], rest: Sequence[float]) -> Expression:

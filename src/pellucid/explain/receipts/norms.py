@@ -18,9 +18,11 @@ from pellucid.explain.receipts.making import (
     at,
     constant,
     number,
+    product,
     receipt,
     row,
     source_of,
+    summed,
     vector,
 )
 from pellucid.explain.tracing import Trace
@@ -64,7 +66,7 @@ def _written(
     match module:
         case RMSNorm(eps=eps):
             squares = vector(trace, at(given, token), "x")
-            mean = apply("div", apply("dot", squares, squares), constant(len(squares.values), "n"))
+            mean = apply("div", product(squares, squares), constant(len(squares.values), "n"))
             return "x / √(Σ x² / n + eps)", _over_root(x, mean, eps)
         case LayerNorm(eps=eps):
             return _centred(x, vector(trace, at(given, token), "x"), eps)
@@ -88,8 +90,8 @@ def _written(
 
 def _centred(x: Expression, others: Vector, eps: float) -> tuple[str, Expression]:
     n = constant(len(others.values), "n")
-    mean = apply("div", apply("sum", others), n)
-    squares = apply("div", apply("dot", others, others), n)
+    mean = apply("div", summed(others), n)
+    squares = apply("div", product(others, others), n)
     var = apply("sub", squares, apply("mul", mean, mean))
     centred = apply("sub", x, mean)
     return "(x - mean) / √(var + eps)", _over_root(centred, var, eps)
