@@ -90,7 +90,7 @@ def opened(browser: Any, address: str) -> Iterator[Open]:
     def page(at: str = "", *, width: int = 1440, wait: bool = True, **has: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, **has)
         contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         context.route("**/*", leave)
         made = context.new_page()
         made.on("console", heard)
@@ -109,7 +109,7 @@ def opened(browser: Any, address: str) -> Iterator[Open]:
 
 def until(page: Any, true: str) -> None:
     """Until something is true of the page; its policy lets nobody evaluate a string within it."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while not page.evaluate(true):
         assert time.monotonic() < end, f"never came true: {true}"
         page.wait_for_timeout(20)
@@ -512,7 +512,7 @@ def test_the_file_makes_no_request_and_shows_the_same(
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(file.as_uri())
     shown = page if way == "file" else page.frame_locator("iframe")
-    shown.locator("#prediction [data-p]").first.wait_for(timeout=20_000)
+    shown.locator("#prediction [data-p]").first.wait_for(timeout=60_000)
     shown.locator("[data-chapter=scores]").click()
     shown.locator('[data-head="L1.H1"]').click()
     shown.locator("#focus h1", has_text="Scores").wait_for()
