@@ -74,6 +74,8 @@ class Watch:
         self._handles: list[Any] = []
         self._losses: list[Tensor] = []
         self._predicted: Predicted | None = None
+        #: losses that were handed over
+        self.told = 0
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -122,6 +124,7 @@ class Watch:
     def step(self, loss: Tensor | float | None = None) -> None:
         """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
         if loss is not None:
+            self.told += 1
             self._losses.append(
                 loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
             )
