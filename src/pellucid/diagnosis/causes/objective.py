@@ -38,11 +38,8 @@ def parted(course: Course) -> Suspect | None:
     probe, end = course.last("loss.probe"), course.end
     if probe is None or end is None or not course.fresh or _reported(course) is None:
         return None
-    if (
-        end > (course.guessing or 0)
-        or end > limit("LOS001", "share") * probe
-        or probe - end < limit("LOS001", "gap")
-    ):
+    most = min(course.guessing or 0, limit("LOS001", "share") * probe)
+    if end > most or probe - end < limit("LOS001", "gap"):
         return None
     return Suspect(
         code="LOS001",

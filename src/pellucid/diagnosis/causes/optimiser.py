@@ -110,7 +110,7 @@ def tight_clip(course: Course) -> Suspect | None:
         return None
     return Suspect(
         code="OPT012",
-        likely=0.85,
+        likely=0.85 if _adapts(course) else 0.95,
         what=f"Gradients are cut to a norm of {clip:.3g}, every one of them.",
         clues=clue("OPT012", "limit over the usual norm", min(cut, 1.0))
         + clue("OPT012", "clip_norm", clip),

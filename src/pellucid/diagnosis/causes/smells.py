@@ -111,9 +111,8 @@ def tiny_clip(course: Course) -> Suspect | None:
 def no_positions(course: Course) -> Suspect | None:
     """A config without positions: by design, or forgotten."""
     run = course.history.config
-    if run is None or not all(
-        isinstance(s.positions, config.NoPositions) for s in run.model.stacks
-    ):
+    stacks = () if run is None else run.model.stacks
+    if not stacks or not all(isinstance(s.positions, config.NoPositions) for s in stacks):
         return None
     what = "The model is told nothing of where a token stands."
     return _smell("POS001", 0.3, what, "positions", "NoPositions")
