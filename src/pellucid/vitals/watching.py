@@ -20,14 +20,17 @@ from torch import Tensor, nn
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import study
 from pellucid.vitals.capture import Capture
+from pellucid.vitals.clearing import Clearing, cleared_by
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Looking, Probe
 from pellucid.vitals.purse import Cost
+from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
+from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
 from pellucid.vitals.tape import Column, Tape
 from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
@@ -54,6 +57,7 @@ class Watch:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
+        self._clearing = Clearing(cleared_by(self._optimisers))
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
@@ -70,6 +74,8 @@ class Watch:
         self._handles: list[Any] = []
         self._losses: list[Tensor] = []
         self._predicted: Predicted | None = None
+        #: losses that were handed over
+        self.told = 0
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -85,6 +91,7 @@ class Watch:
             self._handles = [
                 first.register_step_pre_hook(self._on_step(self._before)),
                 last.register_step_post_hook(self._on_step(self._after)),
+                *self._clearing.attach(),
             ]
         self._rounds.clock.start()
         return self
@@ -117,6 +124,7 @@ class Watch:
     def step(self, loss: Tensor | float | None = None) -> None:
         """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
         if loss is not None:
+            self.told += 1
             self._losses.append(
                 loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
             )
@@ -149,6 +157,11 @@ class Watch:
     def judge(self) -> Judge:
         """Who finds the words; to be told what is measured elsewhere."""
         return self._judge
+
+    @property
+    def seen(self) -> Seen:
+        """All that causes are found from."""
+        return Seen(self._judge, self._anatomy, self._optimisers, self._probe)
 
     @property
     def missing(self) -> dict[str, str]:
@@ -202,16 +215,22 @@ class Watch:
     def _before(self) -> None:
         self._rounds.begin(self.updates + 1)
         if self._optimisers:
-            self._judge.rate(float(self._optimisers[0].param_groups[0]["lr"]))
+            rate = float(self._optimisers[0].param_groups[0]["lr"])
+            self._judge.rate(rate)
+            self._judge.record.rates.add(Point(self.updates + 1, rate))
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.before(self._tape)
+                self._clearing.put(self._tape)
+                if self._capture is not None:
+                    self._capture.put(self._tape)
         if self._rounds.at("inside"):
             with self._rounds.look("inside"):
                 self._look_inside()
 
     def _after(self) -> None:
         self.updates += 1
+        self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.after(self._tape)
