@@ -45,6 +45,9 @@ from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_over
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.prescriptions import Prescription, prescriptions
+from pellucid.diagnosis.proof import Proof, Trial
+from pellucid.diagnosis.prove import Advance, prove
 from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
 from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
 from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
@@ -55,6 +58,7 @@ from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, 
 
 __all__ = [
     "SEVERITIES",
+    "Advance",
     "Checked",
     "Code",
     "Declared",
@@ -64,10 +68,13 @@ __all__ = [
     "Finding",
     "History",
     "Points",
+    "Prescription",
+    "Proof",
     "Reading",
     "Reported",
     "Severity",
     "Subject",
+    "Trial",
     "assert_all_parameters_learn",
     "assert_causal",
     "assert_documents_apart",
@@ -91,6 +98,7 @@ __all__ = [
     "examples",
     "found",
     "limit",
+    "prescriptions",
     "probe_batch",
     "probe_causality",
     "probe_chance",
@@ -116,6 +124,7 @@ __all__ = [
     "probe_ties",
     "probe_tokenizer",
     "probe_weights",
+    "prove",
     "reaches",
     "register",
     "small_twin",
