@@ -26,6 +26,7 @@ from pellucid.diagnosis.asserting import (
 from pellucid.diagnosis.check import check
 from pellucid.diagnosis.data import Examples, examples
 from pellucid.diagnosis.declared import Declared, declare
+from pellucid.diagnosis.diagnose import diagnose
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Code,
@@ -45,6 +46,8 @@ from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_over
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.of_run import history_of_run
+from pellucid.diagnosis.of_watch import history_of_watch
 from pellucid.diagnosis.prescriptions import Prescription, prescriptions
 from pellucid.diagnosis.proof import Proof, Trial
 from pellucid.diagnosis.prove import Advance, prove
@@ -94,9 +97,12 @@ __all__ = [
     "check",
     "check_named",
     "declare",
+    "diagnose",
     "evidence",
     "examples",
     "found",
+    "history_of_run",
+    "history_of_watch",
     "limit",
     "prescriptions",
     "probe_batch",

@@ -10,8 +10,9 @@ The words and the order are in `prescriptions.toml`.
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -21,11 +22,14 @@ from pellucid import config
 from pellucid.config import encode, run_from_table
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.prescriptions_model import OF_THE_MODEL
-from pellucid.diagnosis.prescriptions_training import OF_TRAINING, Remedy
+from pellucid.diagnosis.prescriptions_training import OF_TRAINING, RATES, Remedy
 from pellucid.errors import ConfigError
 from pellucid.presets import find
 
 Needs = Literal["replay", "restart"]
+
+#: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
+_HEALTHY_UPDATE = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +58,8 @@ def prescriptions(finding: Finding, run: config.Run) -> list[Prescription]:
 
     Where a run goes on from the weights of another, its model stays as it is, but for dropout.
     """
-    told = _book()
-    found = (_prescription(name, run) for name in told.codes.get(finding.code, ()))
+    names = _nearest_rates(_book().codes.get(finding.code, ()), finding)
+    found = (_prescription(name, run) for name in names)
     return [each for each in found if each is not None]
 
 
@@ -76,6 +80,24 @@ def patched(run: config.Run, assignments: Iterable[str]) -> config.Run:
         ConfigError: one of them does not hold for this config.
     """
     return run_from_table(encode(run), find, assignments)
+
+
+def _nearest_rates(names: Sequence[str], finding: Finding) -> Sequence[str]:
+    """The remedies with changes of the learning rate in the order of how well they would fit.
+
+    The evidence may say how far an update moved a matrix; the step is as long as the rate says.
+    """
+    moved = [each.value for each in finding.evidence if each.sign.startswith("update.ratio")]
+    known = [value for value in moved if isinstance(value, float) and 0 < value < math.inf]
+    if not known:
+        return names
+    wanted = _HEALTHY_UPDATE / known[0]
+    rates = sorted(
+        (name for name in names if name in RATES),
+        key=lambda name: abs(math.log(RATES[name] / wanted)),
+    )
+    in_order = iter(rates)
+    return [next(in_order) if name in RATES else name for name in names]
 
 
 def _prescription(name: str, run: config.Run) -> Prescription | None:

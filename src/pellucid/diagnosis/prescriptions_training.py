@@ -21,6 +21,19 @@ _USUAL_DECAY, _USUAL_EPS, _USUAL_BETA2 = 0.1, 1e-8, 0.95
 _WORDS_OF_A_LOSS = ("label_smoothing", "entropy_bonus", "z_loss")
 
 
+#: Remedies that change the learning rate, and by how much.
+RATES: Mapping[str, float] = {
+    "rate_third": 1 / 3,
+    "rate_tenth": 1 / 10,
+    "rate_thirtieth": 1 / 30,
+    "rate_hundredth": 1 / 100,
+    "rate_thrice": 3.0,
+    "rate_tenfold": 10.0,
+    "rate_hundredfold": 100.0,
+    "rate_thousandfold": 1000.0,
+}
+
+
 def near(value: float) -> float:
     """The number in three digits, as a person would write it."""
     return float(f"{value:.3g}")
@@ -214,14 +227,7 @@ def _thaw(run: config.Run) -> Changes:
 
 
 OF_TRAINING: Mapping[str, Remedy] = {
-    "rate_third": _rate(1 / 3),
-    "rate_tenth": _rate(1 / 10),
-    "rate_thirtieth": _rate(1 / 30),
-    "rate_hundredth": _rate(1 / 100),
-    "rate_thrice": _rate(3),
-    "rate_tenfold": _rate(10),
-    "rate_hundredfold": _rate(100),
-    "rate_thousandfold": _rate(1000),
+    **{name: _rate(factor) for name, factor in RATES.items()},
     "warm_up_longer": _warm_up_longer,
     "warm_up_shorter": _warm_up_shorter,
     "clip": _clip,
