@@ -148,11 +148,7 @@ def _head(proof: Proof) -> list[str]:
 def _trial_lines(number: int, trial: Trial) -> list[str]:
     from pellucid.display.numbers import duration
 
-    head = f"{number}  {trial.prescription.does}"
-    room = max(1, _WIDTH - len(head) - len(trial.verdict))
-    lines = [
-        f"{head}{'.' * (room - 2) if room > 4 else ''}  {trial.verdict}".replace("..", " .", 1)
-    ]
+    lines = [f"{number}  {trial.prescription.does}: {trial.verdict}"]
     lines += _filled(f"{trial.words}; {duration(trial.seconds)}", "   ")
     for words, signs in (
         ("sick no more", trial.cured),

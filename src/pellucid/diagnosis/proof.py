@@ -159,7 +159,8 @@ class Proof:
 
     `untried` are those that forks cannot compare, with why; `incurable` codes that no config cures.
     `note` says where forks began, where that is not before the trouble. `file` is the patched
-    config, where anything helped, and `command` what trains with it.
+    config, where anything helped, and `command` what trains with it: from `checkpoint`, where it
+    goes on from one.
     """
 
     run: str
@@ -169,6 +170,7 @@ class Proof:
     note: str = ""
     file: str = ""
     command: str = ""
+    checkpoint: str = ""
 
     @property
     def best(self) -> Trial | None:

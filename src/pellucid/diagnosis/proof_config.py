@@ -45,15 +45,15 @@ def write_fixed(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, "\n".join([*told, "", text]))
     again = "" if reward is None else f" --reward {shlex.quote(reward)}"
-    command = f"pellucid train --config {shlex.quote(str(file))}{again}"
+    command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{again}", ""
     if best.prescription.needs == "replay" and start:
-        checkpoint = shlex.quote(str(folder.shelf.path(start)))
+        checkpoint = str(folder.shelf.path(start))
         target = shlex.quote(str(file.with_suffix("")))
         command = (
-            f"pellucid train --resume {checkpoint} --config {shlex.quote(str(file))} "
+            f"pellucid train --resume {shlex.quote(checkpoint)} --config {shlex.quote(str(file))} "
             f"--out {target}{again}"
         )
-    return replace(proof, file=str(file), command=command)
+    return replace(proof, file=str(file), command=command, checkpoint=checkpoint)
 
 
 def _free(file: Path) -> Path:

@@ -6,8 +6,10 @@ from. It does not run it. The folder is read; what the job writes goes where it 
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ import torch
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, verify, write_text
-from pellucid.config import run_to_toml
+from pellucid.config import encode, run_to_toml
+from pellucid.errors import ConfigError
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
-from pellucid.runs.load import fill
+from pellucid.runs.load import fill, read_config, read_plan
+from pellucid.runs.plan import find_precision
 from pellucid.runs.records import cut_after
 from pellucid.runs.tasks import Given, Reward, assemble_task
 from pellucid.text import Tokenizer
@@ -94,11 +98,22 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
 
     Raises:
         RunError: there is no run, or something is at `out` already.
+        ConfigError: its text is another.
     """
     source, named = existing_folder(Path(checkpoint))
+    before = read_config(source)
+    if run.text != before.text:
+        raise ConfigError(
+            "text: a run that goes on under another config keeps its text and its tokenizer, which "
+            "are prepared: leave the table as it is, or start a new run"
+        )
     named = named or (source.shelf.latest() if source.shelf.steps() else None)
     step = 0 if named is None else int(named.name.removeprefix("step-"))
     target = chosen_folder(Path(out))
     copy_run(source, target, step)
     write_text(target.config, run_to_toml(run))
+    if run.training.precision != before.training.precision:
+        plan = read_plan(source)
+        precision = find_precision(run.training.precision, torch.device(plan.device))
+        write_text(target.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
     return target.path
