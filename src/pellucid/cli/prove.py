@@ -11,8 +11,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import print_json
-
 if TYPE_CHECKING:
     from pellucid.diagnosis import Advance, Finding, Proof, Trial
 
@@ -108,21 +106,12 @@ def _left(advance: Advance) -> str:
     return "" if left is None or advance.number == advance.of else f", eta {duration(left)}"
 
 
-def print_proof(proof: Proof) -> None:
-    """The table of fixes, and what to do."""
-    print("\n".join(proof_lines(proof)))
-
-
-def print_proof_json(proof: Proof, more: dict[str, Any]) -> None:
-    """The proof as JSON, among other things."""
-    print_json(more | {"proof": proof.record()})
-
-
 def proof_lines(proof: Proof) -> list[str]:
     """A proof for people: what was done, what came of each fix, what is recommended."""
-    lines = _head(proof)
+    lines, told = _head(proof), set[str]()
     for number, trial in enumerate(proof.trials, start=1):
-        lines += ["", *_trial_lines(number, trial)]
+        lines += ["", *_trial_lines(number, trial, told)]
+        told.add(trial.prescription.why)
     for prescription, why in proof.untried:
         lines += ["", *_filled(f"not tried: {prescription.does}, for {why}")]
     if proof.incurable:
@@ -145,7 +134,8 @@ def _head(proof: Proof) -> list[str]:
     return _filled(told) + (_filled(proof.note) if proof.note else [])
 
 
-def _trial_lines(number: int, trial: Trial) -> list[str]:
+def _trial_lines(number: int, trial: Trial, told: set[str]) -> list[str]:
+    """A fix and what came of it; why it may help is said once."""
     from pellucid.display.numbers import duration
 
     lines = [f"{number}  {trial.prescription.does}: {trial.verdict}"]
@@ -157,7 +147,8 @@ def _trial_lines(number: int, trial: Trial) -> list[str]:
     ):
         if signs:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
+    if trial.prescription.why not in told:
+        lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
     return lines + [f"   --set {each}" for each in trial.prescription.assignments]
 
 

@@ -99,9 +99,10 @@ class Trial:
             return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
         unit = self.pairs[0][1].unit.removesuffix("s")
         lower = sum(each < 0 for each in self.differences)
+        before = statistics.fmean(u.loss for u, _ in self.pairs if u.loss is not None)
         return (
-            f"held-out loss {self.mean:+.3f} ± {self.spread:.3f} nats per {unit}, lower in "
-            f"{lower} of {len(self.differences)} pairs"
+            f"held-out loss {before:.3f} -> {before + self.mean:.3f} ({self.mean:+.3f} ± "
+            f"{self.spread:.3f} nats per {unit}, lower in {lower} of {len(self.differences)} pairs)"
         )
 
     @property
@@ -198,7 +199,8 @@ class Proof:
 def best_of(trials: Sequence[Trial]) -> Trial | None:
     """The trial that helped most; None where none did.
 
-    Those whose loss is within the spreads of the lowest are told apart by how many signs are sick.
+    Of those whose loss is within the spreads of the lowest, the one that leaves fewest signs sick is
+    taken; where that is a tie too, the one that was prescribed first.
     """
     helped = [each for each in trials if each.verdict == "helped"]
     if not helped:
@@ -206,7 +208,7 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
     first = min(helped, key=_gain)
     near = _gain(first) + max(each.spread for each in helped)
     tied = [each for each in helped if _gain(each) <= near]
-    return min(tied, key=lambda each: (len(each.still_sick), _gain(each)))
+    return min(tied, key=lambda each: len(each.still_sick))
 
 
 def _gain(trial: Trial) -> float:
