@@ -13,6 +13,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -59,8 +60,12 @@ def prescriptions(finding: Finding, run: config.Run) -> list[Prescription]:
     Where a run goes on from the weights of another, its model stays as it is, but for dropout.
     """
     names = _nearest_rates(_book().codes.get(finding.code, ()), finding)
-    found = (_prescription(name, run) for name in names)
-    return [each for each in found if each is not None]
+    found: list[Prescription] = []
+    for name in names:
+        with suppress(ConfigError):  # the rest of this config does not go with it
+            each = prescription(name, run)
+            found += [] if each is None else [each]
+    return found
 
 
 def remedies() -> tuple[str, ...]:
@@ -100,14 +105,16 @@ def _nearest_rates(names: Sequence[str], finding: Finding) -> Sequence[str]:
     return [next(in_order) if name in RATES else name for name in names]
 
 
-def _prescription(name: str, run: config.Run) -> Prescription | None:
+def prescription(name: str, run: config.Run) -> Prescription | None:
+    """What a remedy makes of a config; None where it changes nothing.
+
+    Raises:
+        ConfigError: the rest of this config does not go with it.
+    """
     remedy: Remedy = {**OF_TRAINING, **OF_THE_MODEL}[name]
     changes = remedy(run)
     assignments = tuple(f"{path}={_written(value)}" for path, value in changes.items())
-    try:
-        after = patched(run, assignments)
-    except ConfigError:  # the rest of this config does not go with it
-        return None
+    after = patched(run, assignments) if assignments else run
     if after == run or (run.start is not None and not _same_model(run.model, after.model)):
         return None
     return Prescription(assignments=assignments, **_book().remedies[name])

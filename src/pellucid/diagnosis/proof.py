@@ -199,8 +199,8 @@ class Proof:
 def best_of(trials: Sequence[Trial]) -> Trial | None:
     """The trial that helped most; None where none did.
 
-    Of those whose loss is within the spreads of the lowest, the one that leaves fewest signs sick is
-    taken; where that is a tie too, the one that was prescribed first.
+    Of those whose loss is within the spreads of the lowest, the one that leaves the fewest signs
+    sick is taken; where that is a tie too, the one that was prescribed first.
     """
     helped = [each for each in trials if each.verdict == "helped"]
     if not helped:
