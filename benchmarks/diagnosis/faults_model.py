@@ -1,0 +1,390 @@
+"""Faults of the model's code: masks, positions, residuals, norms, branches.
+
+Comes in: nothing. Goes out: a list of classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.diagnosis import changes
+from benchmarks.diagnosis.changes import around, attentions, blocks, fill, sees
+from benchmarks.diagnosis.fault import Fault
+from benchmarks.diagnosis.setups import Arch, attention, stack
+from benchmarks.diagnosis.training import Training
+from pellucid import config
+from pellucid.diagnosis import declare
+
+_WHERE: Any = {"tuning": ("all", "last"), "judging": ("first", "middle")}
+
+
+def _batch_leak(t: Training, share: float) -> None:
+    for module in attentions(t, "all"):
+        around(module, lambda forward, x, *rest: forward(x - share * x.mean(0, True), *rest))
+
+
+def _no_positions(run: config.Run, arch: Arch, level: str) -> config.Run:
+    return stack(run, positions=config.NoPositions()) if level == "config" else run
+
+
+def _positions_lost(t: Training, level: str) -> None:
+    positions: Any = t.model.stack.positions
+    if level == "code":
+        positions.rotate = positions.embed = lambda x, view: x
+    elif level == "constant":
+        for name in ("rotate", "embed"):
+            act = getattr(positions, name)
+
+            def at_one(x: Tensor, view: Any, act: Any = act) -> Tensor:
+                rows = x.shape[0]
+                there = torch.zeros(rows, x.shape[-2], dtype=torch.long)
+                return act(x, view._replace(places=there))
+
+            setattr(positions, name, at_one)
+
+
+def _rotary_wrong(t: Training, level: str) -> None:
+    positions: Any = t.model.stack.positions
+    if level == "pairing":
+        positions.pairing = "interleaved"
+        return
+    rotate, calls = positions.rotate, [0]
+
+    def turned(x: Tensor, view: Any) -> Tensor:
+        calls[0] += 1
+        query = bool(calls[0] % 2)
+        if level == "queries":
+            return rotate(x, view) if query else x
+        if level == "keys":
+            return x if query else rotate(x, view)
+        return rotate(rotate(x, view), view) if query else rotate(x, view)
+
+    positions.rotate = turned
+
+
+def _no_query_nor_key(t: Training, which: str) -> None:
+    for module in attentions(t, which):
+        for projection in (module.query, module.key):
+            fill(projection.weight, 0.0)
+            if projection.bias is not None:
+                fill(projection.bias, 0.0)
+
+
+def _residual_left_out(t: Training, which: str) -> None:
+    for block in blocks(t, which):
+        block.residual = lambda x, norm, layer: layer(norm(x))
+
+
+def _deep_post_norm(run: config.Run, arch: Arch, layers: int) -> config.Run:
+    return stack(run, residual=config.PostNorm(), n_layers=layers)
+
+
+def _norms_left_out(t: Training, which: str) -> None:
+    for block in t.model.stack.blocks:
+        of: Any = block
+        if which != "feed_forward":
+            of.attention_norm = nn.Identity()
+        if which != "attention":
+            of.feed_forward_norm = nn.Identity()
+    if which == "all":
+        t.model.stack.final_norm = nn.Identity()
+    t.new_optimiser()
+
+
+def _dead(t: Training, below: float) -> None:
+    for block in t.model.stack.blocks:
+        feed: Any = block.feed_forward
+        module = getattr(feed, "gate", feed.up)
+        around(module, lambda forward, x: forward(x) - below)
+
+
+def _detached(t: Training, level: str) -> None:
+    part, which = level.split()
+    for block in blocks(t, which):
+        module = block.attention if part == "attention" else block.feed_forward
+        around(module, lambda forward, *rest: forward(*rest).detach())
+
+
+def _frozen(t: Training, which: str) -> None:
+    for block in blocks(t, which):
+        block.requires_grad_(False)
+
+
+def _equal_blocks(t: Training, level: str) -> None:
+    every = list(t.model.stack.blocks)
+    for block in every[1:] if level == "all" else every[-1:]:
+        block.load_state_dict(every[0].state_dict())
+
+
+def _nan_under_padding(t: Training, which: str) -> None:
+    def poisoned(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
+        out = forward(x, positions, view, cache)
+        hidden = None if view.padding is None else ~view.padding[..., None]
+        return out if hidden is None else out.masked_fill(hidden, math.nan)
+
+    for module in attentions(t, which):
+        around(module, poisoned)
+
+
+def _drops_always(t: Training, share: float) -> None:
+    for module in attentions(t, "all"):
+        around(module, lambda forward, *rest: F.dropout(forward(*rest), share, training=True))
+
+
+def _seeded(t: Training, seed: int) -> None:
+    def fixed(forward: Any, *rest: Any) -> Tensor:
+        torch.manual_seed(seed)
+        return forward(*rest)
+
+    around(t.model.stack, fixed)
+
+
+def _ties(t: Training, level: str) -> None:
+    """Tied weights come apart; weights that are two become one."""
+    model: Any = t.model
+    if t.arch == "gpt":
+        rows, width = model.token_embedding.weight.shape
+        model.head = nn.Linear(width, rows, bias=False)
+        fresh = torch.randn(rows, width) * 0.06
+        fill(model.head.weight, model.token_embedding.weight if level == "copy" else fresh)
+        t.declared = declare(tied=True)
+    else:
+        model.head.weight = model.token_embedding.weight
+        t.declared = declare(tied=False)
+    t.new_optimiser()
+
+
+def _branch_off(t: Training, level: str) -> None:
+    part, which = level.split()
+    for block in blocks(t, which):
+        module = block.attention if part == "attention" else block.feed_forward
+        around(module, lambda forward, *rest: 0.0 * forward(*rest))
+
+
+def _scale(run: config.Run, arch: Arch, scale: float) -> config.Run:
+    return attention(run, scale=scale)
+
+
+def _final(run: config.Run, arch: Arch, layers: int) -> config.Run:
+    init = replace(run.model.initialisation, outputs="plain")
+    run = replace(run, model=replace(run.model, initialisation=init))
+    return stack(run, final_norm=False, n_layers=layers)
+
+
+def _norm_eps(run: config.Run, arch: Arch, eps: float) -> config.Run:
+    return stack(run, norm=replace(run.model.stacks[-1].norm, eps=eps))
+
+
+FAULTS = [
+    Fault(
+        name="no causal mask",
+        accepted=("ATT001",),
+        kind="invariant",
+        inject=lambda t, which: sees(t, which, changes.both_ways),
+        **_WHERE,
+    ),
+    Fault(
+        name="mask off by one",
+        accepted=("ATT001",),
+        kind="invariant",
+        inject=lambda t, which: sees(t, which, changes.one_too_many),
+        **_WHERE,
+    ),
+    Fault(
+        name="rows of a batch mixed",
+        accepted=("ATT002",),
+        kind="invariant",
+        inject=_batch_leak,
+        tuning=(1.0, 0.3),
+        judging=(0.5, 0.1),
+    ),
+    Fault(
+        name="padding attended",
+        accepted=("ATT003",),
+        kind="invariant",
+        base="padded",
+        inject=lambda t, which: sees(t, which, changes.order_alone),
+        **_WHERE,
+    ),
+    Fault(
+        name="documents attended",
+        accepted=("ATT004",),
+        kind="invariant",
+        base="packed",
+        inject=lambda t, which: sees(t, which, changes.order_alone),
+        **_WHERE,
+    ),
+    Fault(
+        name="heads not transposed",
+        accepted=("ATT005",),
+        kind="invariant",
+        inject=changes.heads_not_transposed,
+        **_WHERE,
+    ),
+    Fault(
+        name="positions missing",
+        accepted=("POS001",),
+        kind="invariant",
+        configure=_no_positions,
+        inject=_positions_lost,
+        tuning=("config", "code"),
+        judging=("constant", "config"),
+        repairable=True,
+    ),
+    Fault(
+        name="rotary wrong",
+        accepted=("POS002",),
+        kind="invariant",
+        archs=("llama",),
+        inject=_rotary_wrong,
+        tuning=("queries", "pairing"),
+        judging=("keys", "twice"),
+    ),
+    Fault(
+        name="scores not scaled",
+        accepted=("ARC006", "ATT007"),
+        configure=_scale,
+        tuning=(1.0, 4.0),
+        judging=(2.0, 8.0),
+        repairable=True,
+    ),
+    Fault(
+        name="queries and keys are zero",
+        accepted=("ARC008", "GRD002"),
+        kind="invariant",
+        inject=_no_query_nor_key,
+        place="attention|query|key",
+        **_WHERE,
+    ),
+    Fault(
+        name="no residual path",
+        accepted=("ARC001", "ARC012"),
+        configure=lambda run, arch, n: stack(run, residual=config.NoResidual(), n_layers=n),
+        tuning=(3, 5),
+        judging=(4, 6),
+        repairable=True,
+    ),
+    Fault(
+        name="residual left out of a block",
+        accepted=("ARC001", "ARC012"),
+        inject=_residual_left_out,
+        tuning=("middle", "first"),
+        judging=("last", "all"),
+    ),
+    Fault(
+        name="deep post-norm",
+        accepted=("ARC002", "ARC012"),
+        configure=_deep_post_norm,
+        tuning=(10, 12),
+        judging=(9, 14),
+        repairable=True,
+    ),
+    Fault(
+        name="norms missing",
+        accepted=("ARC003",),
+        inject=_norms_left_out,
+        tuning=("all", "attention"),
+        judging=("feed_forward", "all"),
+    ),
+    Fault(
+        name="final norm missing",
+        accepted=("ARC005",),
+        configure=_final,
+        tuning=(3, 6),
+        judging=(4, 8),
+        repairable=True,
+    ),
+    Fault(
+        name="eps of norms too large",
+        accepted=("INI006", "ARC014"),
+        configure=_norm_eps,
+        tuning=(10.0, 1e3),
+        judging=(100.0, 1e4),
+        repairable=True,
+    ),
+    Fault(
+        name="dead units",
+        accepted=("ARC009", "GRD002"),
+        kind="invariant",
+        base="relu",
+        inject=_dead,
+        tuning=(5.0, 8.0),
+        judging=(4.0, 12.0),
+        place="feed_forward|up|gate",
+    ),
+    Fault(
+        name="branch times zero",
+        accepted=("GRD002", "ATT005", "ARC004", "ARC009"),
+        kind="invariant",
+        inject=_branch_off,
+        tuning=("feed_forward last", "attention all"),
+        judging=("feed_forward first", "attention middle"),
+        place="feed_forward|attention|blocks",
+    ),
+    Fault(
+        name="branch detached",
+        accepted=("GRD001",),
+        kind="invariant",
+        inject=_detached,
+        tuning=("feed_forward last", "attention all"),
+        judging=("feed_forward first", "attention middle"),
+        place="feed_forward|attention|blocks",
+    ),
+    Fault(
+        name="block frozen",
+        accepted=("GRD003",),
+        kind="invariant",
+        inject=_frozen,
+        tuning=("first", "last"),
+        judging=("middle", "all"),
+        place="blocks",
+    ),
+    Fault(
+        name="equal blocks",
+        accepted=("INI003",),
+        kind="invariant",
+        inject=_equal_blocks,
+        tuning=("last", "all"),
+        judging=("all", "last"),
+        place="blocks",
+    ),
+    Fault(
+        name="NaN under padding",
+        accepted=("ATT006", "NUM004", "NUM010"),
+        kind="invariant",
+        base="padded",
+        inject=_nan_under_padding,
+        **_WHERE,
+    ),
+    Fault(
+        name="dropout in evaluation",
+        accepted=("RND001",),
+        kind="invariant",
+        inject=_drops_always,
+        tuning=(0.3, 0.1),
+        judging=(0.2, 0.05),
+    ),
+    Fault(
+        name="seed in the forward pass",
+        accepted=("RND002",),
+        kind="invariant",
+        base="dropout",
+        inject=_seeded,
+        tuning=(0, 1),
+        judging=(2, 3),
+    ),
+    Fault(
+        name="ties of weights wrong",
+        accepted=("TIE001", "TIE002"),
+        kind="invariant",
+        inject=_ties,
+        tuning=("copy", "fresh"),
+        judging=("fresh", "copy"),
+    ),
+]
