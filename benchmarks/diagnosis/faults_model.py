@@ -29,24 +29,19 @@ def _batch_leak(t: Training, share: float) -> None:
         around(module, lambda forward, x, *rest: forward(x - share * x.mean(0, True), *rest))
 
 
-def _no_positions(run: config.Run, arch: Arch, level: str) -> config.Run:
-    return stack(run, positions=config.NoPositions()) if level == "config" else run
-
-
 def _positions_lost(t: Training, level: str) -> None:
     positions: Any = t.model.stack.positions
-    if level == "code":
+    if level == "left out":
         positions.rotate = positions.embed = lambda x, view: x
-    elif level == "constant":
-        for name in ("rotate", "embed"):
-            act = getattr(positions, name)
+        return
+    for name in ("rotate", "embed"):
+        act = getattr(positions, name)
 
-            def at_one(x: Tensor, view: Any, act: Any = act) -> Tensor:
-                rows = x.shape[0]
-                there = torch.zeros(rows, x.shape[-2], dtype=torch.long)
-                return act(x, view._replace(places=there))
+        def elsewhere(x: Tensor, view: Any, act: Any = act) -> Tensor:
+            places = torch.zeros(x.shape[0], x.shape[-2], dtype=torch.long)
+            return act(x, view._replace(places=places))
 
-            setattr(positions, name, at_one)
+        setattr(positions, name, elsewhere)
 
 
 def _rotary_wrong(t: Training, level: str) -> None:
@@ -222,7 +217,7 @@ FAULTS = [
     ),
     Fault(
         name="heads not transposed",
-        accepted=("ATT005",),
+        accepted=("ATT005", "ATT001"),
         kind="invariant",
         inject=changes.heads_not_transposed,
         **_WHERE,
@@ -231,11 +226,9 @@ FAULTS = [
         name="positions missing",
         accepted=("POS001",),
         kind="invariant",
-        configure=_no_positions,
         inject=_positions_lost,
-        tuning=("config", "code"),
-        judging=("constant", "config"),
-        repairable=True,
+        tuning=("left out", "constant"),
+        judging=("constant", "left out"),
     ),
     Fault(
         name="rotary wrong",

@@ -15,9 +15,9 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -31,10 +31,10 @@ from pellucid.diagnosis import (
     Finding,
     History,
     Reading,
-    Subject,
     check,
-    probe_finite,
+    history_of_watch,
 )
+from pellucid.diagnosis.of_run import facts_of
 from pellucid.presets import find
 from pellucid.vitals import watch
 from pellucid.vitals.judge import Judge
@@ -79,12 +79,15 @@ def record(training: Training) -> Record:
         _listen(watched.judge, told)
         noted = train(t, watched)
     ended = time.process_time()
-    where = _first_not_finite(t) if noted.stopped is not None else ""
+    live = history_of_watch(watched, findings=findings)
+    stopped = live.stopped
+    if stopped is None and noted.stopped is not None:
+        stopped = (noted.stopped, "loss", "")
     return {
         "config": run_to_toml(t.run),
         "declared": asdict(t.declared),
         "ignore": list(t.ignore),
-        "facts": asdict(_facts(t, known)),
+        "facts": asdict(_facts(t, live.facts)),
         "losses": noted.losses,
         "held_out": noted.held_out,
         "norms": noted.norms,
@@ -92,8 +95,8 @@ def record(training: Training) -> Record:
         "told": told,
         "guessing": watched.judge.guessing,
         "baselines": list(known),
-        "stopped": None if noted.stopped is None else [noted.stopped, "loss", where],
-        "findings": [asdict(each) for each in findings],
+        "stopped": stopped,
+        "findings": [asdict(each) for each in live.findings],
         "outcome": math.inf if noted.stopped is not None else t.outcome(),
         "seconds": {
             "check": checked - started,
@@ -140,48 +143,18 @@ def _short(values: list[float]) -> list[float]:
     return [float(f"{value:.7g}") for value in values]
 
 
-def _first_not_finite(t: Training) -> str:
-    """The first module that gives no numbers, as `check` names it."""
-    weights = [name for name, p in t.model.named_parameters() if not p.isfinite().all()]
-    if weights:
-        return ""
-    found = probe_finite(Subject(t.model, t.declared), t.batch(len(t.happens)).ids[:4])
-    return found[0].where if found else ""
-
-
-def _facts(t: Training, known: Baselines) -> Facts:
-    """What whoever trains knows of the training."""
-    run, model = t.run, t.run.model
-    stack = model.stacks[-1]
-    opt = run.optimiser
-    assert isinstance(run.training.budget, config.Steps)
-    kinds = {"PostNorm": "post", "DeepNorm": "post", "SandwichNorm": "both"}
-    norm = kinds.get(type(stack.residual).__name__, "pre")
-    steps, schedule = run.training.budget.count, run.schedule
-    return Facts(
-        vocab_size=model.vocab_size,
-        n_layers=stack.n_layers,
-        d_head=stack.d_head,
-        norm=cast("Any", norm),
-        residual=not isinstance(stack.residual, config.NoResidual),
-        dropout=stack.dropout,
-        optimiser=type(opt).__name__,
-        learning_rate=opt.learning_rate,
-        warmup_steps=round(schedule.warm_up * steps),
-        total_steps=steps,
-        betas=getattr(opt, "betas", None),
-        eps=getattr(opt, "eps", None),
-        weight_decay=getattr(opt, "weight_decay", getattr(opt, "l2", None)),
-        decays="matrices",
-        clip_norm=run.training.clip_norm,
-        batch_tokens=run.training.batch_size * t.feed.time,
-        precision="bfloat16" if t.autocast else "float32",
-        weights=str(next(t.model.parameters()).dtype).removeprefix("torch."),
-        pretrained=t.declared.pretrained,
-        objective=type(run.objective).__name__,
-        unigram=known.unigram,
-        bigram=known.bigram,
-    )
+def _facts(t: Training, live: Facts) -> Facts:
+    """What model, optimiser and watch tell; what they cannot know is read in the config."""
+    budget = t.run.training.budget
+    assert isinstance(budget, config.Steps)
+    told = facts_of(t.run, budget.count)
+    known = {name: value for name, value in asdict(live).items() if value is not None}
+    more = {
+        "batch_tokens": t.run.training.batch_size * t.feed.time,
+        "precision": "bfloat16" if t.autocast else "float32",
+        "pretrained": t.declared.pretrained,
+    }
+    return replace(told, **(more | known))
 
 
 def write(record: Record, path: Path) -> None:
