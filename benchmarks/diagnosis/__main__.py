@@ -1,9 +1,9 @@
 """How often is the diagnosis right, and how often does it cry wolf?
 
-    python -m benchmarks.diagnosis record --split dev --out DIR    the runs that thresholds are tuned on
-    python -m benchmarks.diagnosis judge --split dev --out DIR     every number, from records alone
-    python -m benchmarks.diagnosis freeze                          hash thresholds and code, in a file
-    python -m benchmarks.diagnosis evaluate --out DIR              record eval, repair, judge, write
+    python -m benchmarks.diagnosis record --split dev --out DIR    runs to tune thresholds on
+    python -m benchmarks.diagnosis judge --split dev --out DIR     every number, from records
+    python -m benchmarks.diagnosis freeze                          hashes of thresholds and code
+    python -m benchmarks.diagnosis evaluate --out DIR              record eval, repair, judge, page
 
 A unit is one training that is seen once, live, with no healthy twin beside it: `check` before the
 first update, `watch` during it, `diagnose` at any time. Records are kept apart from verdicts, so
@@ -27,8 +27,11 @@ from benchmarks.diagnosis.repairing import repair_split
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnosis", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.diagnosis",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("do", choices=("record", "repair", "judge", "freeze", "evaluate", "page"))
     parser.add_argument("--split", choices=("dev", "eval"), default="dev")
     parser.add_argument("--out", type=Path, default=Path("diagnosis-benchmark"))

@@ -34,9 +34,10 @@ def hashes() -> dict[str, str]:
 _MAKES = (
     "changes.py",
     "fault.py",
+    "faults_attention.py",
+    "faults_build.py",
     "faults_data.py",
     "faults_loop.py",
-    "faults_model.py",
     "faults_numbers.py",
     "jobs.py",
     "outcomes.py",
@@ -70,8 +71,8 @@ def check_frozen() -> dict[str, str]:
     changed = [name for name, value in hashes().items() if frozen.get(name) != value]
     if changed:
         raise SystemExit(
-            f"changed since it was frozen: {', '.join(changed)}; an evaluation counts only for what "
-            "was frozen before it: run `freeze` again, commit, and evaluate into another folder"
+            f"changed since it was frozen: {', '.join(changed)}; an evaluation counts only for "
+            "what was frozen before: run `freeze` again, commit, and evaluate into another folder"
         )
     return frozen | {"commit": _commit()}
 

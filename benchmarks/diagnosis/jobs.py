@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from benchmarks.diagnosis import faults_data, faults_loop, faults_model, faults_numbers
+from benchmarks.diagnosis import (
+    faults_attention,
+    faults_build,
+    faults_data,
+    faults_loop,
+    faults_numbers,
+)
 from benchmarks.diagnosis.fault import Fault
 from benchmarks.diagnosis.rows import Corpus
 from benchmarks.diagnosis.setups import HELD_OUT, TUNED, Arch, setup
@@ -25,7 +31,8 @@ from pellucid import config
 Split = Literal["dev", "eval"]
 
 _LISTED = (
-    *faults_model.FAULTS,
+    *faults_attention.FAULTS,
+    *faults_build.FAULTS,
     *faults_numbers.FAULTS,
     *faults_loop.FAULTS,
     *faults_data.FAULTS,
@@ -59,10 +66,15 @@ class Job:
 
 
 def jobs(split: Split) -> list[Job]:
-    """All of a split, in an order that mixes them: a part of them is a fair sample."""
-    found = set(_of_faults(split)) | set(_of_pairs(split))
+    """All of a split: first those that outcomes are compared with, then all others, mixed."""
+    pairs = set(_of_pairs(split))
+    found = set(_of_faults(split)) | pairs
     found |= set(_of_odd(split, found))
-    return sorted(found, key=lambda job: hashlib.sha256(repr(job).encode()).digest())
+
+    def order(job: Job) -> tuple[bool, bytes]:
+        return job not in pairs, hashlib.sha256(repr(job).encode()).digest()
+
+    return sorted(found, key=order)
 
 
 def faults_of(arch: Arch) -> list[Fault]:

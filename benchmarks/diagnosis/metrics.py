@@ -128,7 +128,9 @@ def lead(runs: Sequence[Judged]) -> dict[str, float]:
         return {}
     early = sorted(float(run.diverged - (run.first_alarm or 0)) for run in known)
     shares = [
-        max(-1.0, (run.diverged - max(run.first_alarm or 0, run.onset)) / (run.diverged - run.onset))
+        max(
+            -1.0, (run.diverged - max(run.first_alarm or 0, run.onset)) / (run.diverged - run.onset)
+        )
         for run in known
         if run.diverged > run.onset
     ]
@@ -148,7 +150,9 @@ def calibration(runs: Sequence[Judged], bins: int = 5) -> dict[str, Any]:
     rows: list[dict[str, float]] = []
     for at in range(bins):
         low, high = at / bins, (at + 1) / bins
-        mine = [r for r in said if low <= r.confidence < high or (at == bins - 1 and r.confidence == 1)]
+        mine = [
+            r for r in said if low <= r.confidence < high or (at == bins - 1 and r.confidence == 1)
+        ]
         if mine:
             mean = statistics.fmean(run.confidence for run in mine)
             right = statistics.fmean(float(run.right) for run in mine)

@@ -1,4 +1,4 @@
-"""A training that is seen once, live, and written down: what a `History` is made of, again and again.
+"""A training that is seen once, live, and written down: what a `History` is made of, repeatedly.
 
 Comes in: a training. Goes out: plain values, on disk, and a `History` of them. Recording is apart
 from judging: thresholds may change, and nothing has to be trained again. What was measured is kept
@@ -114,7 +114,7 @@ class _Several:
 
 
 def _probe(t: Training) -> Probe | None:
-    """The first rows, for models that are not called with ids alone; else the watch finds its own."""
+    """The first rows, for models that take more than ids; else the watch finds its own."""
     batch = t.batch(0)
     if t.arch in ("gpt", "llama"):
         return None

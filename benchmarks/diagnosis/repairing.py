@@ -81,8 +81,12 @@ def _mended(job: Job, folder: Path, worst: float) -> str:
     except Exception:
         tries.append({"outcome": math.inf, "error": traceback.format_exc(limit=-2)})
     before = found["outcome"]
-    write({"job": found["job"], "before": before, "worst": worst, "tries": tries}, _file(folder, job))
-    return f"{job.name}: {before:.2f} -> {[round(t['outcome'], 2) for t in tries]}, band {worst:.2f}"
+    write(
+        {"job": found["job"], "before": before, "worst": worst, "tries": tries}, _file(folder, job)
+    )
+    return (
+        f"{job.name}: {before:.2f} -> {[round(t['outcome'], 2) for t in tries]}, band {worst:.2f}"
+    )
 
 
 def prescribed(record: Record) -> list[tuple[str, ...]]:

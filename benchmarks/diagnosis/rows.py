@@ -69,9 +69,7 @@ def corpus_of(texts: Iterable[str], vocab_size: int = 96) -> Corpus:
     counts = Counter(character for text in texts for character in text)
     known = [character for character, _ in counts.most_common(vocab_size - _SPECIAL)]
     number = {character: at + _SPECIAL for at, character in enumerate(sorted(known))}
-    ids = [
-        at for text in texts for at in (*(number.get(c, UNKNOWN) for c in text), END) if text
-    ]
+    ids = [at for text in texts for at in (*(number.get(c, UNKNOWN) for c in text), END) if text]
     tokens = torch.tensor(ids)
     cut = int(len(ids) * (1 - _HELD_OUT))
     return Corpus(tokens[:cut], tokens[cut:], vocab_size)

@@ -94,9 +94,7 @@ def setup(arch: Arch, seed: int, **training: Any) -> config.Run:
         text=replace(base.text, tokenizer=config.Characters()),
         model=model,
         objective=objective,
-        optimiser=config.AdamW(
-            learning_rate=4e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1
-        ),
+        optimiser=config.AdamW(learning_rate=4e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
         schedule=config.Cosine(warm_up=0.1, final=0.1),
         training=replace(loop, **training),
     )

@@ -1,7 +1,7 @@
 """One training, as somebody would write it in plain torch, with every part in the open.
 
-Comes in: a config, a corpus. Goes out: a `Training` whose parts may be exchanged before it runs, and
-what came of it. It does not know what is exchanged, nor who judges it.
+Comes in: a config, a corpus. Goes out: a `Training` whose parts may be exchanged before it runs,
+and what came of it. It does not know what is exchanged, nor who judges it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Training:
     feed: Feed
     optimisers: list[torch.optim.Optimizer]
     schedule: Callable[[int], float]
+    batch_of: Callable[[int], Batch]
     loss: Loss
     declared: Declared = field(default_factory=Declared)
     ignore: tuple[str, ...] = ()
     tokenizer: Any = None
     prepare: list[Callable[[Batch], Batch]] = field(default_factory=list[Any])
-    batch_of: Callable[[int], Batch] = cast("Any", None)
     divide: float = 1.0
     clears: Callable[[int], bool] = lambda update: True
     steps: Callable[[int], bool] = lambda update: True
@@ -131,11 +131,13 @@ def new_training(arch: Arch, run: config.Run, corpus: Corpus, form: Form | None 
         feed=feed,
         optimisers=[],
         schedule=assemble_schedule(run.schedule, total=loop.budget.count),
+        batch_of=feed.batch,
         loss=loss_of(run),
         divide=loop.accumulation,
         updates=loop.budget.count,
         autocast=loop.precision == "bfloat16",
     )
+    # a fault or a variant may put another feed in place later
     made.batch_of = lambda update: made.feed.batch(update)
     made.new_optimiser()
     return made

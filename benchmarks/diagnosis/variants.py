@@ -216,9 +216,7 @@ _EVERY = [
         configure=_schedule(config.WarmUpStableDecay(warm_up=0.1, decay=0.3, final=0.0)),
         archs=_ALL,
     ),
-    Variant(
-        name="decay to zero", configure=_schedule(config.Linear(warm_up=0.05, final=0.0))
-    ),
+    Variant(name="decay to zero", configure=_schedule(config.Linear(warm_up=0.05, final=0.0))),
     Variant(name="dropout", configure=lambda r, a: stack(r, dropout=0.15), archs=_ALL),
     Variant(name="tied the other way", configure=_tie),
     Variant(
