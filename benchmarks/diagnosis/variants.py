@@ -54,7 +54,7 @@ def _batch(times: float) -> _Configure:
 
 
 def _sgd(run: config.Run, arch: Arch) -> config.Run:
-    return replace(run, optimiser=config.SGD(learning_rate=0.5, momentum=0.9, l2=0.0))
+    return replace(run, optimiser=config.SGD(learning_rate=0.1, momentum=0.9, l2=0.0))
 
 
 def _adam(run: config.Run, arch: Arch) -> config.Run:
