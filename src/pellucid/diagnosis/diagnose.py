@@ -11,7 +11,9 @@ finding of their own, which says that the cause is not known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from pellucid.diagnosis.causes import Course, Suspect, suspects
 from pellucid.diagnosis.declared import Declared
@@ -19,6 +21,7 @@ from pellucid.diagnosis.finding import (
     SEVERITIES,
     Evidence,
     Finding,
+    Severity,
     evidence,
     register,
     without,
@@ -27,6 +30,23 @@ from pellucid.diagnosis.history import History, Reading
 
 #: So many readings in a row must be sick before a sign by itself is worth a finding.
 _LASTING = 3
+#: So likely a cause is taken for one, and after so many updates a training can go badly.
+_LIKELY, _LONG = 0.8, 50
+#: What looks like much else to probes: to random outputs, every question has a wrong answer.
+_FIRST = ("RND001", "NUM001", "ATT002", "ATT001")
+#: What many causes bring about: they take their turn last.
+_GENERAL = (
+    "INI001",
+    "LRN001",
+    "DAT009",
+    "FIT001",
+    "FIT002",
+    "FIT003",
+    "FIT004",
+    "ARC011",
+    "ARC012",
+    "ARC013",
+)
 #: No more of the symptoms are listed as evidence of a cause.
 _LISTED = 3
 
@@ -46,43 +66,58 @@ def diagnose(
     without([], ignored)
     course = Course(history)
     said = declared or Declared()
-    probed = [each for each in history.findings if not _meant(each, said)]
-    fitting = [
+    probed = [
+        Suspected(each.code, each.severity, each.confidence, each) for each in history.findings
+    ]
+    fitting = [_of(each, course) for each in suspects(course)]
+    all_of_them = [
         each
-        for each in suspects(course)
-        if each.code not in ignored and not _meant(each.finding(), said)
+        for each in (*probed, *fitting)
+        if each.code not in ignored and not _meant(each.finding, said)
     ]
     sick = _sick(history)
-    kept = _roots(fitting, probed)
-    explained = [pattern for code in _codes(kept, probed) for pattern in register()[code].explains]
-    found = [_with_symptoms(each, sick) for each in kept]
-    found += [each for each in probed if not _said(each.code, explained)]
+    kept = _roots(all_of_them)
+    found = [_with_symptoms(each.finding, sick) for each in kept]
+    explained = [pattern for each in kept for pattern in register()[each.code].explains]
     left = {id: read for id, read in sick.items() if not _said(id, explained)}
     if left and not course.goes_well and "UNK001" not in ignored and not _grave(found):
-        found.append(_unknown(left, fitting))
-    return sorted(without(found, ignored), key=_weight, reverse=True)
+        found.append(_unknown(left, [each for each in fitting if each not in kept]))
+    return sorted(found, key=_weight, reverse=True)
 
 
-def _roots(fitting: Sequence[Suspect], probed: Sequence[Finding]) -> list[Suspect]:
-    """The suspects that no surer one, and no probe, explains."""
-    seen = [each for each in probed if each.severity in ("fault", "fatal")]
-    kept: list[Suspect] = []
-    for each in sorted(fitting, key=lambda one: (-_rank(one), -one.likely)):
-        above = [one.code for one in kept] + [one.code for one in seen]
-        patterns = [pattern for code in above for pattern in register()[code].explains]
-        if each.code not in above and not _said(each.code, patterns):
+class Suspected(NamedTuple):
+    """A finding in waiting: of a probe, or of a cause that fits."""
+
+    code: str
+    severity: Severity
+    likely: float
+    finding: Finding
+
+
+def _of(suspect: Suspect, course: Course) -> Suspected:
+    """A likely cause that is a warning by itself is a fault where the training goes badly."""
+    finding = suspect.finding()
+    worse = suspect.severity is None and suspect.likely >= _LIKELY and not course.goes_well
+    if finding.severity == "warn" and worse and course.updates >= _LONG:
+        finding = replace(finding, severity="fault")
+    return Suspected(suspect.code, finding.severity, suspect.likely, finding)
+
+
+def _roots(every: Sequence[Suspected]) -> list[Suspected]:
+    """Those that no surer one explains."""
+    kept: list[Suspected] = []
+    for each in sorted(every, key=_turn):
+        codes = [one.code for one in kept]
+        patterns = [pattern for code in codes for pattern in register()[code].explains]
+        if each.code not in codes and not _said(each.code, patterns):
             kept.append(each)
     return kept
 
 
-def _rank(suspect: Suspect) -> int:
-    """Notes cannot explain what is worse than they are."""
-    severity = suspect.severity or register()[suspect.code].severity
-    return 0 if severity == "note" else 1
-
-
-def _codes(kept: Iterable[Suspect], probed: Iterable[Finding]) -> list[str]:
-    return [each.code for each in kept] + [each.code for each in probed]
+def _turn(each: Suspected) -> tuple[bool, bool, int, float]:
+    """The surest first; notes explain nothing that is worse, and what many bring about is last."""
+    turn = _FIRST.index(each.code) if each.code in _FIRST else len(_FIRST)
+    return each.severity == "note", each.code in _GENERAL, turn, -each.likely
 
 
 def _said(name: str, patterns: Iterable[str]) -> bool:
@@ -110,13 +145,14 @@ def _sick(history: History) -> dict[str, Reading]:
     return found
 
 
-def _with_symptoms(suspect: Suspect, sick: dict[str, Reading]) -> Finding:
-    patterns = register()[suspect.code].explains
-    named = {each.sign for each in suspect.clues}
+def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
+    """A finding with what it brings about as evidence."""
+    patterns = register()[finding.code].explains
+    named = {each.sign for each in finding.evidence}
     symptoms = [
         _symptom(id, read) for id, read in sick.items() if _said(id, patterns) and id not in named
     ]
-    return suspect.finding(symptoms[:_LISTED])
+    return replace(finding, evidence=(*finding.evidence, *symptoms[:_LISTED]))
 
 
 def _symptom(id: str, read: Reading) -> Evidence:
@@ -124,7 +160,7 @@ def _symptom(id: str, read: Reading) -> Evidence:
     return Evidence(f"{id}, update {read.step}{at}", read.value, "a calm sign", "docs/vitals.md")
 
 
-def _unknown(left: dict[str, Reading], fitting: Sequence[Suspect]) -> Finding:
+def _unknown(left: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:
     """What is sick, and what it may be."""
     first = min(left, key=lambda id: left[id].step)
     names = [f"{register()[each.code].title} ({each.code})" for each in fitting[:4]]

@@ -33,7 +33,8 @@ class Facts:
     `learning_rate` is the highest there was. `norm` is where norms stand in a block. `decays` says
     which parameters weight decay takes: all, or matrices alone. `unigram` and `bigram` are the
     entropies of the labels, in nats. `score_scale` is what scores of attention are multiplied by,
-    in units of 1 / sqrt(d_head). `frozen` is the share of parameters that are not trained.
+    in units of 1 / sqrt(d_head). `frozen` is the share of parameters that are not
+    trained, `norm_eps` the largest eps of the norms.
     """
 
     vocab_size: int | None = None
@@ -60,6 +61,7 @@ class Facts:
     final_norm: bool | None = None
     score_scale: float | None = None
     frozen: float | None = None
+    norm_eps: float | None = None
     unigram: float | None = None
     bigram: float | None = None
 

@@ -75,6 +75,7 @@ def facts_of(run: config.Run, total: int | None) -> Facts:
         n_layers=stack.n_layers,
         d_head=stack.d_head,
         d_model=run.model.d_model,
+        norm_eps=stack.norm.eps,
         norm=_norm(stack.residual),
         residual=not isinstance(stack.residual, config.NoResidual),
         final_norm=stack.final_norm or isinstance(stack.residual, config.PostNorm),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from torch import nn
 
-from pellucid.diagnosis.finding import Evidence, Finding, found
+from pellucid.diagnosis.finding import Evidence, Finding, found, limit
 from pellucid.diagnosis.frame import Frame, frame_of
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.model import MultiHeadAttention
@@ -44,7 +45,7 @@ def history_of_watch(
         rates=rates,
         signs=signs,
         facts=_facts(seen, groups, rates),
-        findings=(*findings, *_left_out(seen, groups)),
+        findings=_with_those_of_the_loop(tuple(findings), watch, groups),
         stopped=_not_finite(losses, norms, signs),
     )
 
@@ -80,6 +81,7 @@ def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
         unigram=_frequencies(seen) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
+        norm_eps=max((norm.eps for norm in seen.anatomy.norms.values()), default=None),
         frozen=1 - trained / max(1, sum(every)),
     )
 
@@ -125,6 +127,43 @@ def _attention(model: nn.Module) -> tuple[int | None, float | None]:
         if isinstance(width, int) and isinstance(scale, float):
             return width, scale * math.sqrt(width)
     return None, None
+
+
+def _with_those_of_the_loop(
+    findings: tuple[Finding, ...], watch: Watch, groups: list[dict[str, Any]]
+) -> tuple[Finding, ...]:
+    """Findings, with what is plain from the loop itself and was not found yet."""
+    codes = {each.code for each in findings}
+    more = [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
+    return (*findings, *(each for each in more if each.code not in codes))
+
+
+def _never_stepped(watch: Watch) -> list[Finding]:
+    """Losses that were handed over, and no update."""
+    if watch.updates or watch.told < limit("OPT017", "losses"):
+        return []
+    told = Evidence(
+        "losses without an update", watch.told, "an update for each few", "by definition"
+    )
+    return [found("OPT017", f"{watch.told} losses were computed, and no update was made.", told)]
+
+
+def _begun_anew(watch: Watch) -> list[Finding]:
+    """An optimiser whose memory is younger than the watch."""
+    ages = [
+        float(state["step"])
+        for one in watch.seen.optimisers
+        for state in cast("dict[Any, dict[str, Any]]", one.state).values()
+        if "step" in state
+    ]
+    lost = watch.updates - int(max(ages, default=watch.updates))
+    if lost < 2 or max(ages, default=0) < 1:
+        return []
+    told = Evidence(
+        "updates that it remembers", int(max(ages)), str(watch.updates), "by definition"
+    )
+    what = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
+    return [replace(found("OPT015", what, told, where="optimiser state"), step=lost)]
 
 
 def _left_out(seen: Seen, groups: list[dict[str, Any]]) -> list[Finding]:

@@ -6,6 +6,7 @@ what arrived. It does not know the loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -13,6 +14,16 @@ from torch import Tensor, nn
 
 from pellucid.vitals.tape import Tape
 from pellucid.vitals.updates import rms, sample
+
+
+def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | None:
+    """A parameter that an optimiser clears; None where none has any that is trained."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            for parameter in cast("list[nn.Parameter]", group["params"]):
+                if parameter.requires_grad:
+                    return parameter
+    return None
 
 
 class Clearing:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import study
 from pellucid.vitals.capture import Capture
-from pellucid.vitals.clearing import Clearing
+from pellucid.vitals.clearing import Clearing, cleared_by
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
@@ -57,7 +57,8 @@ class Watch:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
-        self._clearing = Clearing(list(self._anatomy.parameters.values())[-1])
+        last = list(self._anatomy.parameters.values())[-1]
+        self._clearing = Clearing(cleared_by(self._optimisers) or last)
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
@@ -74,6 +75,8 @@ class Watch:
         self._handles: list[Any] = []
         self._losses: list[Tensor] = []
         self._predicted: Predicted | None = None
+        #: losses that were handed over
+        self.told = 0
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -122,6 +125,7 @@ class Watch:
     def step(self, loss: Tensor | float | None = None) -> None:
         """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
         if loss is not None:
+            self.told += 1
             self._losses.append(
                 loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
             )

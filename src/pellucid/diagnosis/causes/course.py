@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from pellucid.diagnosis.finding import Evidence, evidence
+from pellucid.diagnosis.finding import Evidence, evidence, limit
 from pellucid.diagnosis.history import History, Reading
 
 
@@ -137,16 +137,26 @@ class Course:
             and rose is not None
             and learnt > 0.3
             and rose < max(0.15, 0.15 * learnt)
-            and not self.at_frequencies
+            and not self.above_frequencies
         )
+
+    @property
+    def above_frequencies(self) -> bool:
+        """Whether, after a hundred updates, it is still not below the entropy of single tokens."""
+        unigram, end = self.facts.unigram, self.end
+        if unigram is None or end is None or self.updates < 100 or not self.losses:
+            return False
+        return end > unigram + 0.1 or self.at_frequencies
 
     @property
     def at_frequencies(self) -> bool:
         """Whether the loss ends at the entropy of single tokens, and no longer falls."""
-        unigram, end, fall = self.facts.unigram, self.end, self.fall
-        if unigram is None or end is None or fall is None:
+        unigram, end, fall, best = self.facts.unigram, self.end, self.fall, self.best
+        if unigram is None or end is None or fall is None or best is None:
             return False
-        return abs(end - unigram) < 0.15 and fall < 0.05 and self.updates >= 100
+        low, high = limit("DAT009", "below"), limit("DAT009", "above")
+        there = unigram - low < end < unigram + high and best > unigram - 2 * high
+        return there and fall < limit("DAT009", "flat") and self.updates >= 100
 
     # ---- rates
 

@@ -23,6 +23,8 @@ def only_frequencies(course: Course) -> Suspect | None:
         return None
     if course.updates - course.settled < limit("DAT009", "updates"):
         return None
+    if not course.facts.betas or not _early(course, unigram):
+        return None  # a slow training stays there for long, and leaves it
     ratio = course.usual("gradient.depth_ratio")
     reach = ratio is None or ratio > limit("ARC002", "depth_ratio")
     return Suspect(
@@ -35,6 +37,14 @@ def only_frequencies(course: Course) -> Suspect | None:
         step=course.updates,
         rivals=() if reach else ("ARC012",),
     )
+
+
+def _early(course: Course, unigram: float) -> bool:
+    """Whether the loss was there after a third of the way: it has stood ever since."""
+    n = len(course.losses) // 3
+    window = course.losses[n : n + 10]
+    there = statistics.fmean(window) if window else 0.0
+    return abs(there - unigram) < limit("DAT009", "above") or there < unigram
 
 
 def too_good(course: Course) -> Suspect | None:

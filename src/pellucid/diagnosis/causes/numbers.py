@@ -5,6 +5,8 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
+from math import isfinite
+
 from pellucid.diagnosis.causes.course import Course, clue
 from pellucid.diagnosis.causes.rates import runaway
 from pellucid.diagnosis.causes.suspect import Suspect
@@ -17,6 +19,8 @@ def not_finite(course: Course) -> Suspect | None:
     if stopped is None:
         return None
     step, what, where = stopped
+    if any(at > step + 2 and isfinite(value) for at, value in course.history.losses):
+        return None  # it went on
     code, likely, rivals = _why(course, what, where)
     large = course.highest("stream.size")
     return Suspect(
@@ -37,6 +41,8 @@ def _why(course: Course, what: str, where: str) -> tuple[str, float, tuple[str, 
     if "float16" in (course.facts.precision, course.facts.weights):
         return "NUM007", 0.8, ()
     quiet = not runaway(course)
+    if quiet and course.history.stopped is not None and course.history.stopped[0] <= 2:
+        return "NUM004", 0.7, ("NUM010",)
     if quiet and ("atten" in where or what.startswith("attention")):
         return "NUM010", 0.7, ("NUM008",)
     if not quiet:
@@ -47,7 +53,7 @@ def _why(course: Course, what: str, where: str) -> tuple[str, float, tuple[str, 
 def underflow(course: Course) -> Suspect | None:
     """Gradients of exactly zero in float16."""
     if "float16" not in (course.facts.precision, course.facts.weights):
-        return None
+        return _mostly_zero(course)
     norms = [value for _, value in course.history.grad_norms]
     if not norms or sum(norm == 0 for norm in norms) < len(norms) / 2:
         return None
@@ -57,6 +63,28 @@ def underflow(course: Course) -> Suspect | None:
         what="In most updates every gradient was exactly 0.",
         clues=clue("NUM009", "gradient.norm", 0.0),
         step=course.history.grad_norms[0][0],
+    )
+
+
+def _mostly_zero(course: Course) -> Suspect | None:
+    """Steps of Adam's that are far below 1 from the start, though its eps is small.
+
+    Where gradients are not zero, the first is 1 by its formula. Branches that start at zero catch
+    up within a few updates.
+    """
+    steps = [read.value for read in course.of("update.effective_step", until=12)]
+    eps = course.facts.eps
+    if len(steps) < 3 or eps is None or eps > 1e-6 or course.facts.frozen:
+        return None
+    if not (0 < steps[0] < 0.5 and max(steps[1:]) < 0.2):
+        return None
+    return Suspect(
+        code="NUM009",
+        likely=0.6,
+        what=f"Adam's first step was {steps[0]:.2g} times the rate, with an eps of {eps:g}: most "
+        "gradients must have been exactly 0.",
+        clues=clue("NUM009", "update.effective_step, first", steps[0]),
+        step=1,
     )
 
 

@@ -38,7 +38,8 @@ def parted(course: Course) -> Suspect | None:
     probe, end = course.last("loss.probe"), course.end
     if probe is None or end is None or not course.fresh or _reported(course) is None:
         return None
-    if end > limit("LOS001", "share") * probe or probe - end < limit("LOS001", "gap"):
+    most = min(course.guessing or 0, limit("LOS001", "share") * probe)
+    if end > most or probe - end < limit("LOS001", "gap"):
         return None
     return Suspect(
         code="LOS001",
@@ -119,12 +120,12 @@ def other_terms(course: Course) -> Suspect | None:
     probe, end = course.last("loss.probe"), course.end
     if ratio is not None and probe and end and (course.facts.dropout or 0) < 0.15:
         ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
-        more = more or (ratio > 1.12 and end - probe > 0.3 and probe < (course.guessing or 0) - 0.3)
+        more = more or (ratio > 1.35 and end - probe > 0.8 and probe < (course.guessing or 0) - 0.3)
     if not heavy and not more:
         return None
     return Suspect(
         code="LOS013",
-        likely=0.85 if heavy else 0.6,
+        likely=0.97 if heavy else 0.6,
         what=f"Label smoothing is {smoothing:g} and z-loss {z_loss:g}."
         if heavy
         else f"The reported loss is {ratio:.3g} times -log p of the targets.",

@@ -34,6 +34,21 @@ def large_eps(course: Course) -> Suspect | None:
     )
 
 
+def swapped_betas(course: Course) -> Suspect | None:
+    """A first beta that is larger than the second."""
+    betas = course.facts.betas
+    if betas is None or betas[0] <= betas[1]:
+        return None
+    return Suspect(
+        code="OPT016",
+        likely=0.95,
+        what=f"betas are ({betas[0]:g}, {betas[1]:g}).",
+        clues=clue("OPT016", "beta1 less beta2", betas[0] - betas[1]),
+        where="optimiser.betas",
+        step=0,
+    )
+
+
 def heavy_decay(course: Course) -> Suspect | None:
     """Weights that shrink, at a product of rate and decay that explains it."""
     decay, rate = course.facts.weight_decay, course.rate
@@ -95,14 +110,19 @@ def tight_clip(course: Course) -> Suspect | None:
         return None
     return Suspect(
         code="OPT012",
-        likely=0.85,
+        likely=0.85 if _adapts(course) else 0.95,
         what=f"Gradients are cut to a norm of {clip:.3g}, every one of them.",
         clues=clue("OPT012", "limit over the usual norm", min(cut, 1.0))
         + clue("OPT012", "clip_norm", clip),
         where="training.clip_norm",
         step=course.history.grad_norms[0][0],
-        severity="note" if course.goes_well else None,
+        severity="note" if course.goes_well and _adapts(course) else None,
     )
+
+
+def _adapts(course: Course) -> bool:
+    """Whether steps are of one size, however long gradients are."""
+    return course.facts.betas is not None or bool(course.of("update.effective_step"))
 
 
 def still_weights(course: Course) -> Suspect | None:
@@ -197,6 +217,8 @@ def stale_memory(course: Course) -> Suspect | None:
     betas = course.facts.betas
     if betas is None or betas[1] < limit("OPT008", "beta2"):
         return None
+    if (held := _held_back(course)) is not None:
+        return held
     surprise = next(
         (
             read
@@ -220,6 +242,30 @@ def stale_memory(course: Course) -> Suspect | None:
     )
 
 
+def _held_back(course: Course) -> Suspect | None:
+    """A jump after which steps are small, for the memory of it does not go."""
+    betas, steps = course.facts.betas, course.of("update.effective_step", after=30)
+    if betas is None or 1 / (1 - betas[1]) < course.updates or (course.rose or 0) < 0.3:
+        return None
+    for i, now in enumerate(steps[1:-2], start=1):
+        later = statistics.median(read.value for read in steps[i + 1 : i + 4])
+        if _jumps(course, now.step) and later < 0.75 * steps[i - 1].value:
+            return Suspect(
+                code="OPT008",
+                likely=0.9,
+                what=f"The loss jumped about update {now.step}, and since then steps are "
+                f"{later / steps[i - 1].value:.2f} of what they were: beta2 = {betas[1]:g} "
+                f"remembers the jump for {1 / (1 - betas[1]):.0f} updates.",
+                clues=clue("OPT008", "update.effective_step", later)
+                + clue("OPT008", "beta2", betas[1]),
+                where="optimiser.betas",
+                step=now.step,
+                severity="fault",
+                rivals=("OPT005",),
+            )
+    return None
+
+
 def _jumps(course: Course, step: int) -> bool:
     """Whether the loss rises around an update, of what it was before."""
     within = int(limit("OPT008", "within"))
@@ -233,6 +279,7 @@ def _jumps(course: Course, step: int) -> bool:
 
 CAUSES = (
     large_eps,
+    swapped_betas,
     heavy_decay,
     decayed_gains,
     tight_clip,

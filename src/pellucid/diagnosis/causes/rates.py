@@ -15,7 +15,8 @@ def too_high(course: Course) -> Suspect | None:
     signs = runaway(course)
     hurt = hurts(course)
     moved = course.lasting("update.ratio", lambda v: v > limit("OPT005", "update"))
-    if not (len(signs) >= 2 or (signs and hurt) or (moved is not None and hurt)):
+    diverged = course.history.stopped is not None or (course.rose or 0) > limit("OPT005", "rise")
+    if len(signs) < (1 if diverged or moved is not None else 2):
         return None
     sudden = starts_hot(course)
     likely = min(0.95, 0.5 + 0.1 * len(signs) + (0.15 if hurt else 0) - (0.15 if sudden else 0))
@@ -28,7 +29,7 @@ def too_high(course: Course) -> Suspect | None:
         clues=tuple(each for _, e in signs for each in e),
         where="optimiser.learning_rate",
         step=_since(course),
-        severity=None if hurt else "warn",
+        severity=None if hurt or len(signs) > 2 else "warn",
         rivals=("OPT006",) if sudden else (),
     )
 
@@ -60,9 +61,10 @@ def too_low(course: Course) -> Suspect | None:
     step = course.usual("update.effective_step", after=after)
     least = limit("OPT007", "update")
     little = course.learnt is not None and course.learnt < limit("OPT007", "learnt")
+    little = little or course.above_frequencies
     if moved is None or moved > least or not little or course.updates < after + 20:
         return None
-    if not course.fresh:
+    if not course.fresh or (course.rose or 0) > limit("OPT005", "rise"):
         return None
     if step is not None and step < limit("OPT007", "step"):
         return None

@@ -6,6 +6,7 @@ suspects. They do not know one another. Each speaks only while nothing was seen 
 
 from __future__ import annotations
 
+from pellucid import config
 from pellucid.diagnosis.causes.course import Course, clue
 from pellucid.diagnosis.causes.suspect import Suspect
 from pellucid.diagnosis.finding import limit
@@ -107,6 +108,16 @@ def tiny_clip(course: Course) -> Suspect | None:
     return _smell("OPT012", 0.6, f"Gradients are cut to a norm of {clip:g}.", "clip_norm", clip)
 
 
+def no_positions(course: Course) -> Suspect | None:
+    """A config without positions: by design, or forgotten."""
+    run = course.history.config
+    stacks = () if run is None else run.model.stacks
+    if not stacks or not all(isinstance(s.positions, config.NoPositions) for s in stacks):
+        return None
+    what = "The model is told nothing of where a token stands."
+    return _smell("POS001", 0.3, what, "positions", "NoPositions")
+
+
 def half_precision(course: Course) -> Suspect | None:
     """float16 without a word of a scaler."""
     if course.facts.precision != "float16" or course.losses:
@@ -134,5 +145,6 @@ CAUSES = (
     eps,
     long_memory,
     tiny_clip,
+    no_positions,
     half_precision,
 )

@@ -61,12 +61,30 @@ def too_small(course: Course) -> Suspect | None:
         return None
     return Suspect(
         code="INI006",
-        likely=0.85,
+        likely=0.93,
         what=f"Before training, a norm is given a variance of {spread:.2g} times its eps.",
         clues=clue("INI006", "norm.variance_over_eps, first", spread)
         + clue("INI006", "update.ratio, first", course.first("update.ratio")),
         where=course.of("norm.variance_over_eps")[0].where,
         step=0,
+    )
+
+
+def large_norm_eps(course: Course) -> Suspect | None:
+    """Norms whose eps is as large as what they are to bring to size."""
+    eps, spread = course.facts.norm_eps, course.first("norm.variance_over_eps")
+    if eps is None or eps <= limit("ARC014", "eps"):
+        return None
+    if spread is not None and spread > limit("ARC014", "variance"):
+        return None
+    return Suspect(
+        code="ARC014",
+        likely=0.95 if spread is not None else 0.5,
+        what=f"The eps of a norm is {eps:g}.",
+        clues=clue("ARC014", "eps", eps) + clue("ARC014", "norm.variance_over_eps, first", spread),
+        where="norms",
+        step=0,
+        severity=None if spread is not None else "note",
     )
 
 
@@ -92,4 +110,4 @@ def steps_first(course: Course) -> int:
     return course.steps[0] if course.steps else 0
 
 
-CAUSES = (too_large, loud_head, too_small, never_loaded)
+CAUSES = (too_large, loud_head, too_small, large_norm_eps, never_loaded)
