@@ -58,11 +58,20 @@ def one_too_many(view: Any, time: int) -> Any:
     return view._replace(causal=False, mask=order(time, 1))
 
 
-def order_alone(view: Any, time: int) -> Any:
-    """Padding and documents forgotten."""
-    if view.forwards:
-        return view._replace(causal=False, mask=order(time))
-    return view._replace(mask=None)
+def padding_forgotten(view: Any, time: int) -> Any:
+    """Order and documents alone."""
+    mask = order(time) if view.forwards else torch.ones(time, time, dtype=torch.bool)
+    if view.documents is not None:
+        mask = mask & (view.documents[:, None, :, None] == view.documents[:, None, None, :])
+    return view._replace(causal=False, mask=mask)
+
+
+def documents_forgotten(view: Any, time: int) -> Any:
+    """Order and padding alone."""
+    mask = order(time) if view.forwards else torch.ones(time, time, dtype=torch.bool)
+    if view.padding is not None:
+        mask = mask & view.padding[:, None, None, :]
+    return view._replace(causal=False, mask=mask)
 
 
 def heads_not_transposed(t: Training, which: str) -> None:

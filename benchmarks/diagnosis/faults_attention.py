@@ -110,7 +110,7 @@ FAULTS = [
         accepted=("ATT003",),
         kind="invariant",
         base="padded",
-        inject=lambda t, which: sees(t, which, changes.order_alone),
+        inject=lambda t, which: sees(t, which, changes.padding_forgotten),
         **_WHERE,
     ),
     Fault(
@@ -118,7 +118,7 @@ FAULTS = [
         accepted=("ATT004",),
         kind="invariant",
         base="packed",
-        inject=lambda t, which: sees(t, which, changes.order_alone),
+        inject=lambda t, which: sees(t, which, changes.documents_forgotten),
         **_WHERE,
     ),
     Fault(
