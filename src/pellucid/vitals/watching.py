@@ -58,7 +58,8 @@ class Watch:
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
         last = list(self._anatomy.parameters.values())[-1]
-        self._clearing = Clearing(cleared_by(self._optimisers) or last)
+        held = cleared_by(self._optimisers)
+        self._clearing = Clearing(last if held is None else held)
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
