@@ -7,10 +7,11 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
+from pellucid.cli.prove import add_prove_flags, proof_lines, prove_as_said
 from pellucid.errors import ExitCode
 
 if TYPE_CHECKING:
-    from pellucid.diagnosis import Finding, History
+    from pellucid.diagnosis import Finding, History, Proof
 
 _WIDTH = 80
 
@@ -22,7 +23,8 @@ def add_to(verbs: Any) -> None:
         help="name what went wrong in a run, and what to do",
         description="Finds causes in what was recorded of a run: its losses, its vital signs, its "
         "config. Each finding says what was seen, the likely cause, how sure that is, and what to "
-        "do. Nothing is found in a healthy run. Nothing is changed.",
+        "do. Nothing is found in a healthy run. Nothing is changed. With --prove, fixes are tried "
+        "on forks of the run, against the same forks without them.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument(
@@ -40,6 +42,11 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--no-positions", action="store_true", help="the model has no positions by design"
     )
+    parser.add_argument(
+        "--prove", action="store_true", help="try fixes on forks of the run, and say what helped"
+    )
+    parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
+    add_prove_flags(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -52,11 +59,23 @@ def call(arguments: argparse.Namespace) -> ExitCode:
     history = history_of_run(arguments.run)
     findings = diagnose(history, declared=said, ignore=arguments.ignore)
     failed = arguments.fail_on is not None and reaches(findings, arguments.fail_on)
-    if arguments.json:
-        print_json(_facts(history, findings, failed))
-    else:
+    if not arguments.json:
         _print(history, findings)
+    proof = None
+    if arguments.prove and findings:
+        print("", end="" if arguments.json else "\n", flush=True)
+        proof = prove_as_said(arguments, arguments.run, findings)
+    if arguments.json:
+        print_json(_facts(history, findings, failed) | _proven(arguments, proof))
+    elif proof is not None:
+        print("\n" + "\n".join(proof_lines(proof)))
     return ExitCode.FINDINGS if failed else ExitCode.DONE
+
+
+def _proven(arguments: argparse.Namespace, proof: Proof | None) -> dict[str, Any]:
+    if not arguments.prove:
+        return {}
+    return {"proof": None if proof is None else proof.record()}
 
 
 def _facts(history: History, findings: list[Finding], failed: bool) -> dict[str, Any]:

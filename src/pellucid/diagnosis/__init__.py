@@ -48,6 +48,9 @@ from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
 from pellucid.diagnosis.of_run import history_of_run
 from pellucid.diagnosis.of_watch import history_of_watch
+from pellucid.diagnosis.prescriptions import Prescription, prescriptions
+from pellucid.diagnosis.proof import Proof, Trial
+from pellucid.diagnosis.prove import Advance, prove
 from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
 from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
 from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
@@ -58,6 +61,7 @@ from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, 
 
 __all__ = [
     "SEVERITIES",
+    "Advance",
     "Checked",
     "Code",
     "Declared",
@@ -67,10 +71,13 @@ __all__ = [
     "Finding",
     "History",
     "Points",
+    "Prescription",
+    "Proof",
     "Reading",
     "Reported",
     "Severity",
     "Subject",
+    "Trial",
     "assert_all_parameters_learn",
     "assert_causal",
     "assert_documents_apart",
@@ -97,6 +104,7 @@ __all__ = [
     "history_of_run",
     "history_of_watch",
     "limit",
+    "prescriptions",
     "probe_batch",
     "probe_causality",
     "probe_chance",
@@ -122,6 +130,7 @@ __all__ = [
     "probe_ties",
     "probe_tokenizer",
     "probe_weights",
+    "prove",
     "reaches",
     "register",
     "small_twin",

@@ -22,6 +22,7 @@ from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.imported import Exported, Imported
 from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import Run, load
+from pellucid.runs.rebuild import branch
 from pellucid.runs.records import attach, read_events
 from pellucid.runs.resume import resume
 from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
@@ -53,6 +54,7 @@ __all__ = [
     "answer",
     "attach",
     "beam_search",
+    "branch",
     "class_names",
     "classify",
     "count_corpus",
