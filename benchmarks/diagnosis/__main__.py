@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from benchmarks.diagnosis.freezing import check_frozen, freeze
@@ -36,6 +38,11 @@ def main() -> None:
     parser.add_argument("--split", choices=("dev", "eval"), default="dev")
     parser.add_argument("--out", type=Path, default=Path("diagnosis-benchmark"))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--others",
+        metavar="PYTHON",
+        help="an interpreter that has the tools of others and scikit-learn: see peers.py",
+    )
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     folder: Path = arguments.out / arguments.split
@@ -51,18 +58,29 @@ def main() -> None:
         case "page":
             say(f"written: {write_page()}")
         case _:
-            evaluate(arguments.out, arguments.processes)
+            evaluate(arguments.out, arguments.processes, arguments.others)
 
 
-def evaluate(out: Path, processes: int) -> None:
+def evaluate(out: Path, processes: int, others: str | None) -> None:
     """The whole of the evaluation, in one go; what is there is not made again."""
     frozen = check_frozen()
     folder = out / "eval"
     record_split("eval", folder, processes)
     repair_split("eval", folder, processes)
     check_frozen()
+    if others is not None:
+        judge_split(folder)  # leaves the labels that the learned classifier is scored by
+        compare(others, out)
     print(tell(judge_split(folder, frozen=frozen, save=True)))
     say(f"written: {write_page()}")
+
+
+def compare(python: str, out: Path) -> None:
+    """Run the tools of others on the records; those that cannot be run are left out, and named."""
+    for module, folders in (("peers", ["eval"]), ("learned", ["dev", "eval"])):
+        words = [python, "-m", f"benchmarks.diagnosis.{module}", *(str(out / f) for f in folders)]
+        if subprocess.run(words, check=False).returncode:
+            print(f"{module} could not be run by {python}", file=sys.stderr)
 
 
 if __name__ == "__main__":

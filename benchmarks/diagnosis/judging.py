@@ -50,6 +50,7 @@ def judged(record: Record, known: Mapping[tuple[str, str], Band], *, when: bool 
         first_alarm=said.first_alarm,
         onset=record.get("onset", 0),
         diverged=diverged(record),
+        updates=len(record["losses"]),
     )
 
 

@@ -33,6 +33,7 @@ class Judged:
     first_alarm: int | None = None
     onset: int = 0
     diverged: int = 0
+    updates: int = 0
 
     @property
     def healthy(self) -> bool:
@@ -59,6 +60,9 @@ def measured(runs: Sequence[Judged]) -> dict[str, Any]:
     return {
         "runs": len(runs),
         "false_alarms": _share(healthy, lambda run: bool(run.codes)),
+        "false_alarms_per_1e5_updates": 1e5
+        * sum(bool(run.codes) for run in healthy)
+        / max(1, sum(run.updates for run in healthy)),
         "alarms_on_harmless": _share(harmless, lambda run: bool(run.codes)),
         "recall": _share(faulty, lambda run: bool(run.codes)),
         "recall_harmful": _share(harmful, lambda run: bool(run.codes)),

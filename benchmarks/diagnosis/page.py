@@ -133,7 +133,8 @@ def _share(told: Mapping[str, Any]) -> str:
 
 def _more(ours: Mapping[str, Any]) -> str:
     lead, calibration = ours["lead"], ours["calibration"]
-    lines: list[str] = []
+    rate = ours["false_alarms_per_1e5_updates"]
+    lines = [f"Runs with a false alarm per 100,000 healthy updates: {rate:.1f}.\n"]
     if lead:
         lines.append(
             f"The first alarm came {lead['updates_to_detect_median']:.0f} updates after the onset "
@@ -232,10 +233,15 @@ def _repair(repair: Mapping[str, Any]) -> str:
         f"{_pair([repair['within_three'], repair['of']])} [{low3:.1%}, {high3:.1%}]; the aims were "
         "85% and 95%. Mended: the whole training again, with the assignments laid over its config, "
         "ends within the healthy band (mean and three standard deviations). Without any alarm it "
-        f"ended in {repair['and_calm']} of them.\n",
-        "Not mended (architecture, class, level, prescriptions that were tried):\n",
-        _listed(
-            [f"{a}, {kind}, {level}, {tries}" for a, kind, level, tries in repair["not_mended"]]
-        ),
+        f"ended in {repair['and_calm']} of them. Nine tenths of the way back to the healthy "
+        f"mean: {_pair([repair['nearly_first'], repair['of']])} by the first, "
+        f"{_pair([repair['nearly_within_three'], repair['of']])} within three.\n",
+        "Not mended (architecture, class, level; losses of the tries; healthy mean and worst):\n",
+        _listed([_unmended(*each) for each in repair["not_mended"]]),
     ]
     return "\n".join(lines)
+
+
+def _unmended(arch: str, kind: str, level: int, tries: Sequence[float], band: Any) -> str:
+    tried = ", ".join(f"{loss:.2f}" for loss in tries) or "nothing was prescribed"
+    return f"{arch}, {kind}, {level}: {tried}; healthy {band[0]:.2f} to {band[1]:.2f}"

@@ -22,6 +22,7 @@ from benchmarks.diagnosis.metrics import interval
 from benchmarks.diagnosis.outcomes import Band, bands, outcome
 from benchmarks.diagnosis.record import Record, read, record, write
 from benchmarks.diagnosis.recording import _ready, file_of, say
+from benchmarks.diagnosis.setups import VOCAB
 from benchmarks.diagnosis.verdicts import verdict
 from pellucid import config
 from pellucid.config import run_from_table, run_to_toml
@@ -29,6 +30,8 @@ from pellucid.errors import ConfigError
 from pellucid.presets import find
 
 _TRIES = 3
+#: ln 96: how bad a loss can be counted as.
+_GUESSING = math.log(VOCAB)
 
 
 def repair_split(split: Split, folder: Path, processes: int) -> None:
@@ -60,15 +63,15 @@ def _healthy(job: Job) -> config.Run:
     return config_of(Job(job.split, job.arch, "healthy", job.variant, 0, job.seed))
 
 
-def _band(known: Mapping[tuple[str, str], Band], job: Job) -> float:
-    return known[job.arch, job.variant].worst
+def _band(known: Mapping[tuple[str, str], Band], job: Job) -> Band:
+    return known[job.arch, job.variant]
 
 
 def _file(folder: Path, job: Job) -> Path:
     return folder / "repairs" / f"{job.name}.json"
 
 
-def _mended(job: Job, folder: Path, worst: float) -> str:
+def _mended(job: Job, folder: Path, band: Band) -> str:
     """One run with each prescription in turn, until one helps."""
     torch.set_num_threads(1)
     found = read(file_of(folder, job))
@@ -76,17 +79,14 @@ def _mended(job: Job, folder: Path, worst: float) -> str:
     try:
         for assignments in prescribed(found)[:_TRIES]:
             tries.append(_tried(job, folder, assignments) | {"assignments": list(assignments)})
-            if tries[-1]["outcome"] <= worst:
+            if tries[-1]["outcome"] <= band.worst:
                 break
     except Exception:
         tries.append({"outcome": math.inf, "error": traceback.format_exc(limit=-2)})
-    before = found["outcome"]
-    write(
-        {"job": found["job"], "before": before, "worst": worst, "tries": tries}, _file(folder, job)
-    )
-    return (
-        f"{job.name}: {before:.2f} -> {[round(t['outcome'], 2) for t in tries]}, band {worst:.2f}"
-    )
+    before, losses = found["outcome"], [round(each["outcome"], 2) for each in tries]
+    told = {"job": found["job"], "before": before, "worst": band.worst, "healthy": band.mean}
+    write(told | {"tries": tries}, _file(folder, job))
+    return f"{job.name}: {before:.2f} -> {losses}, healthy {band.mean:.2f} to {band.worst:.2f}"
 
 
 def prescribed(record: Record) -> list[tuple[str, ...]]:
@@ -128,6 +128,12 @@ def repairs(folder: Path, known: Mapping[tuple[str, str], Band]) -> dict[str, An
     def mended(each: dict[str, Any], tries: int) -> bool:
         return any(t["outcome"] <= each["worst"] for t in each["tries"][:tries])
 
+    def nearly(each: dict[str, Any], tries: int) -> bool:
+        """Nine tenths of the way back to healthy runs, or all of it."""
+        before = min(each["before"], _GUESSING)
+        enough = max(each["worst"], each["healthy"] + 0.1 * (before - each["healthy"]))
+        return any(t["outcome"] <= enough for t in each["tries"][:tries])
+
     first, three = (sum(mended(each, n) for each in found) for n in (1, _TRIES))
     calm = sum(any(t.get("calm") and t["outcome"] <= e["worst"] for t in e["tries"]) for e in found)
     return {
@@ -135,10 +141,16 @@ def repairs(folder: Path, known: Mapping[tuple[str, str], Band]) -> dict[str, An
         "first": first,
         "within_three": three,
         "and_calm": calm,
+        "nearly_first": sum(nearly(each, 1) for each in found),
+        "nearly_within_three": sum(nearly(each, _TRIES) for each in found),
         "first_interval": interval(first, len(found)),
         "within_three_interval": interval(three, len(found)),
         "not_mended": [
-            [e["job"]["arch"], e["job"]["kind"], e["job"]["level"], len(e["tries"])]
+            [
+                *(e["job"][key] for key in ("arch", "kind", "level")),
+                [round(t["outcome"], 3) for t in e["tries"]],
+                [round(e["healthy"], 3), round(e["worst"], 3)],
+            ]
             for e in found
             if not mended(e, _TRIES)
         ],

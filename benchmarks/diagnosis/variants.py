@@ -129,7 +129,9 @@ def _frozen(t: Training) -> None:
 
 def _lora(t: Training) -> None:
     _fine_tuning(t)
-    add_lora(t.model, rank=4, alpha=8.0, dropout=0.0, targets=["*attention*"], seed=t.run.seed)
+    parts = ("query", "key", "value", "output")
+    targets = [f"decoder.blocks.*.attention.{part}" for part in parts]
+    add_lora(t.model, rank=4, alpha=8.0, dropout=0.0, targets=targets, seed=t.run.seed)
     t.declared = declare(pretrained=True, frozen=[r"^(?!.*lora_).*$"])
     t.new_optimiser()
 
