@@ -9,7 +9,7 @@ from pellucid.vitals.attention import (
     normalised,
     of_scores,
 )
-from pellucid.vitals.chart import chart
+from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
@@ -38,6 +38,7 @@ __all__ = [
     "by_logsumexp",
     "by_rows",
     "chart",
+    "explained",
     "log_to",
     "normalised",
     "numbers",

@@ -32,6 +32,7 @@ from pellucid.model import Transformer
 from pellucid.training import Event, Job, Observer, Vitals, Watcher, events, to_device
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.probe import Probe
+from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watching import Watch
 
@@ -130,7 +131,9 @@ class _Observer:
             return
         step, signs = self._new
         self._new = None
-        self._tell(vitals_event(step, signs))
+        cost = self._watch.cost
+        took = (cost.seconds, cost.training_seconds, cost.looks)
+        self._tell(vitals_event(step, signs, self._watch.judge.rules, took))
 
     def _remember(self, step: int) -> None:
         if self._kept is None:
@@ -148,14 +151,26 @@ class _Observer:
             self._watch.load_state_dict(states[str(step)])
 
 
-def vitals_event(step: int, signs: Sequence[Sign]) -> Vitals:
+def vitals_event(
+    step: int,
+    signs: Sequence[Sign],
+    rules: Mapping[str, Rule],
+    cost: tuple[float, float, int] | None = None,
+) -> Vitals:
     """Signs as the run records them."""
+    shown = rows(signs)
+    speakers = tuple(
+        ("", "") if (s := row.sign) is None else (s.id, rules[s.id].why(s.word, s.value))
+        for row in shown
+    )
     return Vitals(
         step=step,
         signs=tuple(
             (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.where) for sign in signs
         ),
-        rows=tuple((row.name, row.word or "") for row in rows(signs)),
+        rows=tuple((row.name, row.word or "") for row in shown),
+        speakers=speakers,
+        cost=cost,
     )
 
 
