@@ -36,7 +36,7 @@ from pellucid.presets import find
 from pellucid.text import Order
 from pellucid.training.step import update
 from pellucid.vitals import watch
-from pellucid.vitals.trainer import probe_of
+from pellucid.vitals.job_rows import probe_of
 
 HERE = Path(__file__).parent
 

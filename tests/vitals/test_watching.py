@@ -398,8 +398,8 @@ def test_the_purse_bounds_what_looking_costs() -> None:
     # the first looks are on credit; after them there is a pause until they are paid off
     assert 0 < w.cost.looks < 20
     with watch(model, optimizer, max_overhead=None, probe=probe(model)) as free:
-        loop(model, optimizer, 300)
-    assert free.cost.looks == 32 + 14
+        loop(model, optimizer, 150)
+    assert free.cost.looks == 17 + 8
     assert f"{w.cost.share:.1%} of the training's time" in w.report()
 
 

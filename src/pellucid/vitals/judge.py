@@ -44,8 +44,12 @@ class Judge:
         #: ln V, and what the labels tell by themselves; None while not known
         self.guessing: float | None = None
         self.baselines: Baselines | None = None
+        #: whether the loss is a mean over tokens, and what is known of their losses holds of it
+        self.counts_tokens = True
         #: what gradients are clipped at, where they are
         self.clip_norm: float | None = None
+        #: signs whose last reading was sick by itself, and which are not called so yet
+        self.doubted: set[str] = set()
         self._past: dict[str, list[Word]] = {}
         self._history: dict[str, list[float]] = {}
         self._losses: list[float] = []
@@ -72,16 +76,23 @@ class Judge:
         mean = statistics.fmean(self._losses) if math.isfinite(value) else value
         if self.guessing is not None:
             self._judge("loss.value", step, mean - self.guessing)
-            if self._past_warm_up(_LOSSES) and self._updates >= 100:
-                self._judge("loss.learnt", step, self.guessing - mean)
-            fresh = self._first_loss > self.guessing - 1
-            if self.baselines is not None and self._updates <= 50 and fresh:
-                self._judge("loss.below_bigram", step, self.baselines.bigram - value)
-            if self.baselines is not None and self._updates >= 300 and self._past_warm_up(100):
-                self._judge("loss.context", step, self.baselines.unigram - mean)
+            if self.counts_tokens:
+                self._of_tokens(step, value, mean, self.guessing)
         if len(self._losses) == _LOSSES:
             self._lowest = min(self._lowest, mean)
             self._judge("loss.rise", step, mean - self._lowest)
+
+    def _of_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
+        """What is known of a loss over tokens."""
+        if self._past_warm_up(_LOSSES) and self._updates >= 100:
+            self._judge("loss.learnt", step, guessing - mean)
+        if self.baselines is None:
+            return
+        assert self._first_loss is not None
+        if self._updates <= 50 and self._first_loss > guessing - 1:
+            self._judge("loss.below_bigram", step, self.baselines.bigram - value)
+        if self._updates >= 300 and self._past_warm_up(100):
+            self._judge("loss.context", step, self.baselines.unigram - mean)
 
     def norm(self, step: int, value: float) -> None:
         """Take the norm of one update's gradients: before clipping, where that is known."""
@@ -129,6 +140,7 @@ class Judge:
         word = now if not math.isfinite(value) else mildest(past)
         if len(past) < rule.readings and math.isfinite(value):
             word = "calm"
+        (self.doubted.add if now == "sick" != word else self.doubted.discard)(id)
         self.signs[id] = Sign(
             id=id,
             equation=rule.equation,

@@ -23,7 +23,7 @@ from pellucid.vitals.capture import Capture
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
-from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Looking, Probe
 from pellucid.vitals.purse import Cost
 from pellucid.vitals.rounds import Rounds
@@ -41,7 +41,7 @@ class Watch:
         model: nn.Module,
         optimizer: Optimisers | None,
         *,
-        probe: Probe | None,
+        probe: Probe | Callable[[], Probe | None] | None,
         reference: nn.Module | None,
         clip_norm: float | None,
         max_overhead: float | None,
@@ -58,8 +58,12 @@ class Watch:
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
         self._rounds = Rounds(max_overhead, device)
-        self._probe, self._looking = probe, None if probe is None else Looking(self._anatomy, probe)
+        #: where the probe is had from, once there is one
+        self._find = probe
+        self._looking = Looking(self._anatomy, probe) if isinstance(probe, Probe) else None
         self._reference = reference
+        #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
+        self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
         self._judge.clip_norm = clip_norm
         #: ids of what the judge is told by somebody who knows it better
         self.told_elsewhere: set[str] = set()
@@ -78,7 +82,7 @@ class Watch:
     # ---- attaching
 
     def __enter__(self) -> Self:
-        if self._probe is None:
+        if self._find is None:
             self._capture = Capture(self._model)
         if self._optimisers:
             first, last = self._optimisers[0], self._optimisers[-1]
@@ -238,31 +242,42 @@ class Watch:
             capture.losses.clear()
 
     def _look_inside(self) -> None:
-        if self._looking is None and self._capture is not None:
-            self._probe = self._capture.probe()
-            if self._probe is None:
-                return
-            self._looking = Looking(self._anatomy, self._probe)
-            if self._capture.labels is not None and self._capture.labels.ndim == 2:
-                self._judge.baselines = baselines(self._capture.labels)
-        if self._looking is None:
+        if self._looking is None and not self._found():
             return
+        assert self._looking is not None
         self._predicted = self._looking.look(self._tape)
         if self._predicted is None:
             return
-        if self._judge.guessing is None and self._predicted.targets is not None:
+        known = self._judge.guessing is not None or not self._judge.counts_tokens
+        if not known and self._predicted.targets is not None:
             classes = self._predicted.logits.shape[-1]
             self._judge.guessing = float(torch.tensor(classes).double().log())
         self._compare(self._predicted)
 
+    def _found(self) -> bool:
+        """Whether there are rows to look through by now."""
+        capture = self._capture
+        probe = self._find() if callable(self._find) else capture.probe() if capture else None
+        if probe is None:
+            return False
+        self._looking = Looking(self._anatomy, probe)
+        if capture is not None and capture.labels is not None and capture.labels.ndim == 2:
+            self._judge.baselines = baselines(capture.labels)
+        return True
+
     def _compare(self, predicted: Predicted) -> None:
-        """How far the model is from its reference, asked anew: one that learns too is a fault."""
-        if self._reference is None or self._capture is None or self._looking is None:
-            return
-        call = self._capture.calling(self._reference)
-        reference = self._looking.glance(self._reference, call)
-        if reference is not None:
-            predicted.from_reference(reference, self._tape, first=self.updates == 0)
+        """How far the model is from another, asked anew: a reference that learns too is a fault."""
+        assert self._looking is not None
+        found: Predicted | None = None
+        name: Other = "reference"
+        if self.other is not None:
+            name, call = self.other
+            found = self._looking.glance(call=call)
+        elif self._reference is not None and self._capture is not None:
+            call = self._capture.calling(self._reference)
+            found = self._looking.glance(self._reference, call)
+        if found is not None:
+            predicted.compared(name, found, self._tape, first=self.updates == 0)
 
     def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge what has arrived, a step old; tell it where it is more than a loss."""
@@ -273,6 +288,7 @@ class Watch:
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):
             return
+        self._rounds.doubt(self._judge.doubted, step)
         for listener in self.listeners:
             listener(step, self.signs)
         for log in self._logs:
