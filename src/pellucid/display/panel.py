@@ -36,8 +36,9 @@ _FRAME_COLUMNS = 6
 #: Where the value of a fact begins, in the lines above the panel.
 _FACT_COLUMNS = 15
 #: What a low terminal goes without, one after the other: blank lines; where the sentence began, and
-#: all of why a word is not calm but a line; all of the signs but their words; the sentence.
-_AIRY, _DENSE, _TERSE, _WORDS_ALONE, _MUTE = range(5)
+#: all of why a word is not calm but a line; all of the signs but their words; the sentence; the
+#: cells of numbers.
+_AIRY, _DENSE, _TERSE, _WORDS_ALONE, _MUTE, _BARE = range(6)
 
 _FINISHING = "finishing this step, then saving; once more to stop now"
 
@@ -183,11 +184,11 @@ class Panel:
 
     def _frame(self) -> Frame:
         """All there is; on a low terminal without what can be missed most easily."""
-        for spared in range(_AIRY, _MUTE + 1):
+        for spared in range(_AIRY, _BARE):
             frame = self._framed(spared)
             if self._room is None or self._lines(frame) <= self._room:
                 return frame
-        return self._framed(_MUTE)
+        return self._framed(_BARE)
 
     def _lines(self, frame: Frame) -> int:
         return len(self._console.render_lines(frame, self._console.options, pad=False))
@@ -195,7 +196,7 @@ class Panel:
     def _framed(self, spared: int) -> Frame:
         width = min(_WIDTH, self._console.width)
         parts: list[list[RenderableType]] = [[self._body(width)]]
-        below = cells(self._known, width - 4)
+        below = cells(self._known, width - 4) if spared < _BARE else []
         parts.append([Text(line, overflow="ellipsis", no_wrap=True) for line in below])
         if self._vitals is not None:
             parts.append([*self._signs(self._vitals, width - 4, spared)])

@@ -33,6 +33,8 @@ _TAKE: dict[str, Literal["max", "min", "median"]] = {
 }
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
+#: Negative at matrices that have no such number (see `Updates`).
+_MOVED = ("update.effective_step", "update.ratio")
 
 
 class Judge:
@@ -48,6 +50,10 @@ class Judge:
         self.counts_tokens = True
         #: what gradients are clipped at, where they are
         self.clip_norm: float | None = None
+        #: signs that say nothing in this training, each with the reason: shown, and not judged
+        self.excused: dict[str, str] = {}
+        #: whether what is compared with a reference are answers of somebody else's
+        self.answers_are_given = False
         #: signs whose last reading was sick by itself, and which are not called so yet
         self.doubted: set[str] = set()
         self._past: dict[str, list[Word]] = {}
@@ -123,6 +129,11 @@ class Judge:
             self._judge("reference.still", step, float(step) if reference[0] == 0 else 0.0)
 
     def _place(self, id: str, step: int, column: Column, values: list[float], take: str) -> None:
+        if id in _MOVED and min(values) < 0:
+            at = [both for both in zip(column.places, values, strict=True) if both[1] >= 0]
+            if not at:
+                return
+            column, values = Column(id, tuple(place for place, _ in at)), [value for _, value in at]
         value, where = _taken(column, values, take)
         if id in _RELATIVE:
             value = self._of_median(id, value)
@@ -132,7 +143,8 @@ class Judge:
         self, id: str, step: int, value: float, *, where: str = "", applies: bool = True
     ) -> None:
         rule = self.rules[id]
-        now: Word = rule.word(value) if applies else "calm"
+        excuse = self.excused.get(id) if math.isfinite(value) else None
+        now: Word = rule.word(value) if applies and excuse is None else "calm"
         past = self._past.setdefault(id, [])
         past.append(now)
         del past[: -rule.readings]
@@ -147,7 +159,7 @@ class Judge:
             step=step,
             value=value,
             word=word,
-            rule=rule.told,
+            rule=rule.told + (f"; not judged here: {excuse}" if excuse else ""),
             source=rule.source,
             where=where,
         )
@@ -162,6 +174,8 @@ class Judge:
                 return scores is None or scores.value > 30
             case "stream.branch_ratio":
                 return self._updates >= 100
+            case "reference.kl" if self.answers_are_given:
+                return self.rules[id].word(value) == "sick"
             case "tokens.cosine":
                 return self._updates >= 200
             case "update.ratio" if value < 0.01:

@@ -75,20 +75,24 @@ def _watched(
     watch.other = seen.other()
     watch.judge.baselines = None if first is None else _baselines(job, first, size)
     watch.judge.counts_tokens = job.unit == "tokens"
-    watch.told_elsewhere = {"gradient.norm"} | _meaningless(job)
+    watch.judge.answers_are_given = isinstance(job.objective, DirectPreference)
+    watch.judge.excused = _excused(job)
+    watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
     with watch:
         yield _Observer(watch, seen, tell, job)
 
 
-def _meaningless(job: Job) -> set[str]:
-    """Signs of the loss of tokens that say nothing of an objective that minimises something else.
-
-    An answer that is certain ends no learning where answers are compared, and not their tokens.
-    """
+def _excused(job: Job) -> dict[str, str]:
+    """Signs that say nothing of what this objective minimises, each with the reason."""
+    found: dict[str, str] = {}
     if isinstance(job.objective, DirectPreference | PolicyGradient):
-        return {"predictions.certain", "predictions.error_norm"}
-    return set()
+        answers = "answers are weighed against each other, and a certain token ends no learning"
+        found |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
+    if isinstance(job.objective, PolicyGradient):
+        even = "where all answers are worth the same there is next to no gradient, and rightly so"
+        found |= dict.fromkeys(("gradient.norm", "update.effective_step"), even)
+    return found
 
 
 class _Observer:

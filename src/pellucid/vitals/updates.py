@@ -24,6 +24,8 @@ Optimisers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 
 #: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
 _SAMPLE = 2**14
+#: Stands for a number that a matrix does not have.
+_NONE = -1.0
 
 
 @dataclass(slots=True)
@@ -49,6 +51,10 @@ class Updates:
         }
         self._before: _Before | None = None
         self._places: tuple[list[str], Tensor, Tensor] | None = None
+        # asked before training begins, for it waits for the device
+        self._from_zero = {
+            name for name in anatomy.matrices if not bool(anatomy.parameters[name].any())
+        }
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
 
     @property
@@ -98,11 +104,15 @@ class Updates:
         for name, old, gradient in zip(kept.names, kept.weights, kept.gradients, strict=True):
             parameter = self._anatomy.parameters[name]
             moved = (sample(parameter) - old).float()
-            ratios.append(rms(moved) / rms(old.float()).clamp(min=1e-30))
+            ratio = rms(moved) / rms(old.float()).clamp(min=1e-30)
+            # what began at zero (adapters, outputs) has no size of its own that it could move by
+            ratios.append(torch.full_like(ratio, _NONE) if name in self._from_zero else ratio)
             if self._is_adaptive(name):
                 optimiser, group = self._groups[id(parameter)]
                 shrunk = group["lr"] * _decoupled_decay(optimiser, group) * old.float()
-                steps[name] = rms(moved + shrunk) / group["lr"]
+                step = rms(moved + shrunk) / group["lr"]
+                # without a gradient there is no step: that is no fault of the optimiser's
+                steps[name] = torch.where(gradient.any(), step, _NONE)
                 surprise = _rms_t(optimiser, group, parameter, gradient)
                 if surprise is not None:
                     surprises[name] = surprise
@@ -119,7 +129,10 @@ class Updates:
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
         profile = squares.sqrt()
         tape.put("gradient.by_depth", profile, blocks)
-        tape.put("gradient.depth_ratio", profile[0] / profile[-1].clamp(min=1e-30))
+        # no gradient anywhere, as where all answers were worth the same, is no loss on the way down
+        first, last = profile[0], profile[-1]
+        even = torch.where((first == 0) & (last == 0), 1.0, first / last.clamp(min=1e-30))
+        tape.put("gradient.depth_ratio", even)
 
     def _inside(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
         """Which of these parameters lie in a block, and in which.
