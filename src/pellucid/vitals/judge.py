@@ -62,6 +62,8 @@ class Judge:
         self._first_loss: float | None = None
         self._lowest = math.inf
         self._updates = 0
+        #: the variance of the logits before the first update
+        self._spread = 0.0
         self._settled = 0
         self._rate: float | None = None
         self._highest_rate = 0.0
@@ -81,7 +83,8 @@ class Judge:
         self._losses = [*self._losses, value][-_LOSSES:]
         mean = statistics.fmean(self._losses) if math.isfinite(value) else value
         if self.guessing is not None:
-            self._judge("loss.value", step, mean - self.guessing)
+            above = mean - self.guessing
+            self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
             if self.counts_tokens:
                 self._of_tokens(step, value, mean, self.guessing)
         if len(self._losses) == _LOSSES:
@@ -122,6 +125,8 @@ class Judge:
             elif column.id == "norm.gain":
                 self._place("norm.gain_low", step, column, values, "min")
                 self._place("norm.gain_high", step, column, values, "max")
+            elif column.id == "logits.spread":
+                self._spread = values[0] if step <= 1 else self._spread
             elif column.id in self.rules:
                 self._place(column.id, step, column, values, _TAKE.get(column.id, "max"))
         reference = latest.get("reference.kl")
@@ -169,6 +174,8 @@ class Judge:
         if not math.isfinite(value):
             return True
         match id:
+            case "loss.value" if self.rules[id].word(value) == "watch":
+                return self.rules[id].word(value - self._spread / 2) == "watch"
             case "attention.entropy":
                 scores = self.signs.get("attention.max_logit")
                 return scores is None or scores.value > 30
@@ -211,7 +218,8 @@ class Judge:
         self.guessing = state["guessing"]
         self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
         for name in _WINDOWS:
-            setattr(self, f"_{name}", state[name])
+            if name in state:  # what an older version kept has fewer
+                setattr(self, f"_{name}", state[name])
 
 
 _WINDOWS = (
@@ -221,6 +229,7 @@ _WINDOWS = (
     "first_loss",
     "lowest",
     "updates",
+    "spread",
     "settled",
     "rate",
     "highest_rate",

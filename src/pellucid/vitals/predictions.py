@@ -32,6 +32,7 @@ class Predicted(NamedTuple):
         """Put what these predictions say of the second equation onto the tape."""
         log_z = logsumexp(self.logits)
         tape.put("logits.log_z", log_z.mean())
+        tape.put("logits.spread", self.logits.var(-1, correction=0).mean())
         if self.targets is None:
             return
         log_p = self.logits.gather(1, self.targets[:, None])[:, 0] - log_z

@@ -51,6 +51,8 @@ class Updates:
         }
         self._before: _Before | None = None
         self._places: tuple[list[str], Tensor, Tensor] | None = None
+        #: names of the modules that the model goes through; empty while not known
+        self.called: frozenset[str] = frozenset()
         # asked before training begins, for it waits for the device
         self._from_zero = {
             name for name in anatomy.matrices if not bool(anatomy.parameters[name].any())
@@ -70,9 +72,10 @@ class Updates:
             for name, parameter in self._anatomy.parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
-        n_all = len(self._anatomy.parameters)
-        missing = torch.tensor((n_all - len(given)) / max(n_all, 1))
-        tape.put("gradient.missing", missing)
+        had = {name for name, *_ in given}
+        lacking = [name for name in self._anatomy.parameters if name not in had]
+        missing = sum(self._takes_part(name) for name in lacking) / len(self._anatomy.parameters)
+        tape.put("gradient.missing", torch.tensor(missing))
         self._before = None
         if not given:
             return
@@ -120,6 +123,15 @@ class Updates:
         for sign, values in (("update.effective_step", steps), ("gradient.rms_t", surprises)):
             if values:
                 tape.put(sign, torch.stack(list(values.values())), tuple(values))
+
+    def _takes_part(self, name: str) -> bool:
+        """Whether the model goes through a parameter's module, or through the one around that.
+
+        A pooler is no part of a training on hidden tokens. Before the first look all take part.
+        """
+        module = name.rpartition(".")[0]
+        around = module.rpartition(".")[0]
+        return not self.called or module in self.called or (bool(around) and around in self.called)
 
     def _profile(self, names: list[str], norms: Tensor, tape: Tape) -> None:
         blocks = tuple(self._anatomy.blocks)

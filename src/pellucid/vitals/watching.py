@@ -207,12 +207,12 @@ class Watch:
         self._rounds.begin(self.updates + 1)
         if self._optimisers:
             self._judge.rate(float(self._optimisers[0].param_groups[0]["lr"]))
-        if self._rounds.at("gradients"):
-            with self._rounds.look("gradients"):
-                self._updates.before(self._tape)
         if self._rounds.at("inside"):
             with self._rounds.look("inside"):
                 self._look_inside()
+        if self._rounds.at("gradients"):
+            with self._rounds.look("gradients"):
+                self._updates.before(self._tape)
 
     def _after(self) -> None:
         self.updates += 1
@@ -246,6 +246,7 @@ class Watch:
             return
         assert self._looking is not None
         self._predicted = self._looking.look(self._tape)
+        self._updates.called = self._looking.called
         if self._predicted is None:
             return
         known = self._judge.guessing is not None or not self._judge.counts_tokens
