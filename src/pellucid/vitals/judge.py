@@ -22,6 +22,9 @@ _MEDIAN_OF = 256
 #: Fewer readings have no median worth the name.
 _LEAST = 5
 
+#: Fewer readings of the largest score are no course, and below this it is not grown.
+_FEWEST_SCORES, _GROWN = 8, 25.0
+
 #: Which of a reading's places stands for it.
 _TAKE: dict[str, Literal["max", "min", "median"]] = {
     "attention.entropy": "min",
@@ -33,6 +36,8 @@ _TAKE: dict[str, Literal["max", "min", "median"]] = {
 }
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
+#: Judged by how much of what it was at first it is.
+_OF_FIRST = ("embeddings.rms",)
 #: Negative at matrices that have no such number (see `Updates`).
 _MOVED = ("update.effective_step", "update.ratio")
 
@@ -62,6 +67,8 @@ class Judge:
         self._first_loss: float | None = None
         self._lowest = math.inf
         self._updates = 0
+        self._first: dict[str, float] = {}
+        self._scores: list[tuple[int, float]] = []
         #: the variance of the logits before the first update
         self._spread = 0.0
         self._settled = 0
@@ -142,6 +149,11 @@ class Judge:
         value, where = _taken(column, values, take)
         if id in _RELATIVE:
             value = self._of_median(id, value)
+        if id in _OF_FIRST:
+            first = self._first.setdefault(id, value)
+            value = value / first if first > 0 else 1.0
+        if id == "attention.max_logit":
+            self._ahead(step, value)
         self._judge(id, step, value, where=where, applies=self._applies(id, value))
 
     def _judge(
@@ -191,6 +203,18 @@ class Judge:
             case _:
                 return True
 
+    def _ahead(self, step: int, largest: float) -> None:
+        """Where the largest score is heading: a line through what was read of late."""
+        self._scores = thinned([*self._scores, (step, largest)])
+        if len(self._scores) < _FEWEST_SCORES or not math.isfinite(largest):
+            return
+        late = self._scores[len(self._scores) // 2 :]
+        steps, scores = zip(*late, strict=True)
+        slope = statistics.linear_regression(steps, scores).slope
+        grown = largest > _GROWN and slope > 0
+        ahead = largest + max(0.0, slope) * step
+        self._judge("attention.heading_for", step, ahead, applies=grown)
+
     def _past_warm_up(self, updates: int) -> bool:
         return self._rate is None or self._settled >= updates
 
@@ -230,6 +254,8 @@ _WINDOWS = (
     "lowest",
     "updates",
     "spread",
+    "first",
+    "scores",
     "settled",
     "rate",
     "highest_rate",
@@ -246,3 +272,8 @@ def _taken(column: Column, values: list[float], take: str) -> tuple[float, str]:
     if take == "median":
         return statistics.median(values), ""
     return (max if take == "max" else min)(at, key=lambda pair: pair[0])
+
+
+def thinned(points: list[tuple[int, float]], most: int = 64) -> list[tuple[int, float]]:
+    """At most so many points: when there would be more, every other one, and the last."""
+    return points if len(points) <= most else [*points[:-1:2], points[-1]]

@@ -23,6 +23,7 @@ from pellucid.vitals.capture import Capture
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.missing import missing
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Looking, Probe
 from pellucid.vitals.purse import Cost
@@ -61,6 +62,8 @@ class Watch:
         #: where the probe is had from, once there is one
         self._find = probe
         self._looking = Looking(self._anatomy, probe) if isinstance(probe, Probe) else None
+        if self._anatomy.is_sharded:
+            self._looking = None
         self._reference = reference
         #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
         self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
@@ -157,20 +160,13 @@ class Watch:
     @property
     def missing(self) -> dict[str, str]:
         """What cannot be watched in this training, and why."""
-        found = {} if self._looking is None else dict(self._looking.missing)
-        if self._looking is None:
-            found["probe"] = "no batch has come by yet"
-        elif self._predicted is not None and self._predicted.targets is None:
-            found["predictions.certain"] = (
-                "what the model's outputs are to predict is not known: pass probe=Probe(...)"
-            )
-        if "loss.value" not in self._judge.signs:
-            found["loss.value"] = "no loss was handed over: call w.step(loss)"
-        if not self._optimisers:
-            found["gradient.norm"] = "no optimiser was given"
-        elif not self._updates.adaptive:
-            found["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
-        return found
+        return missing(
+            self._anatomy,
+            self._looking,
+            self._predicted,
+            self._updates if self._optimisers else None,
+            has_loss="loss.value" in self._judge.signs,
+        )
 
     @property
     def cost(self) -> Cost:
@@ -257,6 +253,8 @@ class Watch:
 
     def _found(self) -> bool:
         """Whether there are rows to look through by now."""
+        if self._anatomy.is_sharded:
+            return False
         capture = self._capture
         probe = self._find() if callable(self._find) else capture.probe() if capture else None
         if probe is None:
