@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
+from pellucid.typed import named_modules
 from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention_taps import AttentionTaps
 from pellucid.vitals.predictions import Predicted
@@ -52,6 +53,8 @@ class Looking:
         self._attention = AttentionTaps(anatomy)
         self._stream = StreamTaps(anatomy)
         self._chosen: tuple[Tensor, Tensor] | None = None
+        #: names of the modules that the first look went through
+        self.called: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> dict[str, str]:
@@ -61,6 +64,8 @@ class Looking:
     def look(self, tape: Tape) -> Predicted | None:
         """Measure everything, onto the tape."""
         with undisturbed(self._anatomy.model), ExitStack() as taps:
+            if not self.called:
+                taps.callback(self._keep_called(self._anatomy.model))
             taps.enter_context(self._attention.on(tape))
             taps.enter_context(self._stream.on(tape))
             logits = self._probe.call()
@@ -69,6 +74,25 @@ class Looking:
         predicted = self._predicted(logits)
         predicted.measure(tape)
         return predicted
+
+    def _keep_called(self, model: nn.Module) -> Callable[[], None]:
+        """Note every module that is called, until what is given back is."""
+        called: set[str] = set()
+
+        def noting(name: str) -> Callable[..., None]:
+            return lambda *_: called.add(name)
+
+        handles = [
+            module.register_forward_pre_hook(noting(name))
+            for name, module in named_modules(model).items()
+        ]
+
+        def done() -> None:
+            for handle in handles:
+                handle.remove()
+            self.called = frozenset(called)
+
+        return done
 
     def glance(
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
