@@ -49,7 +49,7 @@ class Looking:
 
     def __init__(self, anatomy: Anatomy, probe: Probe) -> None:
         self._anatomy = anatomy
-        self._probe = probe
+        self.probe = probe
         self._attention = AttentionTaps(anatomy)
         self._stream = StreamTaps(anatomy)
         self._chosen: tuple[Tensor, Tensor] | None = None
@@ -68,7 +68,7 @@ class Looking:
                 taps.callback(self._keep_called(self._anatomy.model))
             taps.enter_context(self._attention.on(tape))
             taps.enter_context(self._stream.on(tape))
-            logits = self._probe.call()
+            logits = self.probe.call()
         if logits is None:
             return None
         predicted = self._predicted(logits)
@@ -99,18 +99,18 @@ class Looking:
     ) -> Predicted | None:
         """What the model predicts now, and nothing else; or another model, at the same places."""
         with undisturbed(model or self._anatomy.model):
-            logits = (call or self._probe.call)()
+            logits = (call or self.probe.call)()
         return None if logits is None else self._predicted(logits)
 
     def _predicted(self, logits: Tensor) -> Predicted:
         with torch.no_grad():
             flat = logits.flatten(0, -2)
             if self._chosen is None:
-                self._chosen = _chosen(self._probe.labels, flat)
+                self._chosen = _chosen(self.probe.labels, flat)
             places, targets = self._chosen
             chosen = flat.index_select(0, places)
             wide = chosen if chosen.dtype == torch.float64 else chosen.float()
-            return Predicted(wide, None if self._probe.labels is None else targets)
+            return Predicted(wide, None if self.probe.labels is None else targets)
 
 
 def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:

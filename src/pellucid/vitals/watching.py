@@ -66,9 +66,9 @@ class Watch:
         self._rounds = Rounds(max_overhead, device)
         #: where the probe is had from, once there is one
         self._find = probe
-        self._looking = Looking(self._anatomy, probe) if isinstance(probe, Probe) else None
-        if self._anatomy.is_sharded:
-            self._looking = None
+        self._looking: Looking | None = None
+        if isinstance(probe, Probe) and not self._anatomy.is_sharded:
+            self._looking = Looking(self._anatomy, probe)
         self._reference = reference
         #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
         self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
@@ -152,11 +152,6 @@ class Watch:
     # ---- what is known
 
     @property
-    def told(self) -> int:
-        """How many losses were handed over."""
-        return self._losses.told
-
-    @property
     def signs(self) -> tuple[Sign, ...]:
         """The latest of each sign."""
         return tuple(self._judge.signs.values())
@@ -169,7 +164,8 @@ class Watch:
     @property
     def seen(self) -> Seen:
         """All that causes are found from."""
-        return Seen(self._judge, self._anatomy, self._optimisers, self._probe)
+        probe = None if self._looking is None else self._looking.probe
+        return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
 
     @property
     def missing(self) -> dict[str, str]:
