@@ -48,11 +48,11 @@ def _rate(factor: float) -> Remedy:
 
 def _rate_usual(run: config.Run) -> Changes:
     """What others begin with, where this run has more."""
-    usual = {config.SGD: 0.1, config.Muon: 0.02}
+    usual = {"SGD": 0.1, "Muon": 0.02}
     return {
         f"{path}.learning_rate": rate
         for path, each in _optimisers(run)
-        if each.learning_rate > (rate := usual.get(type(each), 1e-3))
+        if each.learning_rate > (rate := usual.get(each.__class__.__name__, 1e-3))
     }
 
 
