@@ -74,11 +74,11 @@ def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(
     monkeypatch.setattr("pellucid.cli.prove_on_alarm._LASTING", 1)
     settings = tiny("model.decoder.residual=NoResidual", "model.decoder.n_layers=4")
     text = write_text(tmp_path / "text")
-    words = ["train", text, "--out", tmp_path / "run", "--steps", "30", "--json"]
+    words = ["train", text, "--out", tmp_path / "run", "--steps", "12", "--json"]
     words += ["--prove-on-alarm", *QUICK, *settings]
     assert main([str(word) for word in words]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["step"] == 30
+    assert told["step"] == 12
     assert "stays sick" in told["alarm"]
     assert told["findings"][0]["code"] == "ARC001"
     assert told["proof"]["trials"][0]["codes"] == ["ARC001"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 from pellucid import config
 
@@ -48,11 +48,11 @@ def _rate(factor: float) -> Remedy:
 
 def _rate_usual(run: config.Run) -> Changes:
     """What others begin with, where this run has more."""
-    usual: dict[type[Any], float] = {config.SGD: 0.1, config.Muon: 0.02}
+    usual = {"SGD": 0.1, "Muon": 0.02}
     return {
         f"{path}.learning_rate": rate
         for path, each in _optimisers(run)
-        if each.learning_rate > (rate := usual.get(cast("type[Any]", type(each)), 1e-3))
+        if each.learning_rate > (rate := usual.get(each.__class__.__name__, 1e-3))
     }
 
 
