@@ -35,4 +35,5 @@ def test_healthy_twin_of_a_fault_is_silent(name: str) -> None:
 
 
 def test_every_code_of_the_register_has_a_fault_that_it_names() -> None:
-    assert {fault.code for fault in FAULTS.values()} == set(register())
+    of_probes = {code for code in register() if not code.startswith("LOG")}  # those: test_logs
+    assert {fault.code for fault in FAULTS.values()} == of_probes

@@ -42,6 +42,8 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.logs import history_of_log, is_log
+from pellucid.diagnosis.logs_unsaid import unsaid
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
@@ -90,6 +92,8 @@ __all__ = [
     "evidence",
     "examples",
     "found",
+    "history_of_log",
+    "is_log",
     "limit",
     "probe_batch",
     "probe_causality",
@@ -120,5 +124,6 @@ __all__ = [
     "register",
     "small_twin",
     "undisturbed",
+    "unsaid",
     "without",
 ]
