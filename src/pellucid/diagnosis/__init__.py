@@ -26,6 +26,7 @@ from pellucid.diagnosis.asserting import (
 from pellucid.diagnosis.check import check
 from pellucid.diagnosis.data import Examples, examples
 from pellucid.diagnosis.declared import Declared, declare
+from pellucid.diagnosis.diagnose import diagnose
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Code,
@@ -47,6 +48,8 @@ from pellucid.diagnosis.logs_unsaid import unsaid
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.of_run import history_of_run
+from pellucid.diagnosis.of_watch import history_of_watch
 from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
 from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
 from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
@@ -89,10 +92,13 @@ __all__ = [
     "check",
     "check_named",
     "declare",
+    "diagnose",
     "evidence",
     "examples",
     "found",
     "history_of_log",
+    "history_of_run",
+    "history_of_watch",
     "is_log",
     "limit",
     "probe_batch",

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pellucid.vitals.labels import Baselines
+from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, Word, mildest
 from pellucid.vitals.tape import Column
@@ -29,7 +30,14 @@ _TAKE: dict[str, Literal["max", "min", "median"]] = {
     "stream.branch_ratio": "min",
     "norm.variance_over_eps": "min",
     "update.ratio": "median",
+    "weights.size": "median",
+    "embedding.size": "min",
     "update.effective_step": "median",
+}
+#: What else is shown of a reading, and not judged.
+_SHOWN: dict[str, tuple[tuple[str, str], ...]] = {
+    "stream.rms": (("stream.size", "max"),),
+    "update.ratio": (("update.ratio_low", "min"), ("update.ratio_high", "max")),
 }
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
@@ -46,6 +54,8 @@ class Judge:
         self.baselines: Baselines | None = None
         #: what gradients are clipped at, where they are
         self.clip_norm: float | None = None
+        #: what was told and found so far, thinned
+        self.record = Record()
         self._past: dict[str, list[Word]] = {}
         self._history: dict[str, list[float]] = {}
         self._losses: list[float] = []
@@ -66,6 +76,7 @@ class Judge:
 
     def loss(self, step: int, value: float) -> None:
         """Take the loss of one update, in nats a token."""
+        self.record.losses.add(Point(step, value))
         self._updates += 1
         self._first_loss = value if self._first_loss is None else self._first_loss
         self._losses = [*self._losses, value][-_LOSSES:]
@@ -85,6 +96,7 @@ class Judge:
 
     def norm(self, step: int, value: float) -> None:
         """Take the norm of one update's gradients: before clipping, where that is known."""
+        self.record.norms.add(Point(step, value))
         self._judge("gradient.norm", step, self._of_median("gradient.norm", value))
         clip_norm = self.clip_norm
         if clip_norm is None:
@@ -107,6 +119,9 @@ class Judge:
                 self._place("norm.gain_high", step, column, values, "max")
             elif column.id in self.rules:
                 self._place(column.id, step, column, values, _TAKE.get(column.id, "max"))
+            for id, take in _SHOWN.get(column.id, ()):
+                value, where = _taken(column, values, take)
+                self._judge(id, step, value, where=where)
         reference = latest.get("reference.kl")
         if reference is not None and step > 1:
             self._judge("reference.still", step, float(step) if reference[0] == 0 else 0.0)
@@ -139,6 +154,7 @@ class Judge:
             source=rule.source,
             where=where,
         )
+        self.record.sign(self.signs[id])
 
     def _applies(self, id: str, value: float) -> bool:
         """Whether the rule's condition holds; what is not finite is judged always."""

@@ -48,6 +48,7 @@ class Updates:
             for parameter in cast("list[nn.Parameter]", group["params"])
         }
         self._before: _Before | None = None
+        self._last: dict[str, Tensor] = {}
         self._places: tuple[list[str], Tensor, Tensor] | None = None
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
 
@@ -84,6 +85,8 @@ class Updates:
             [sample(named[name][0]).clone() for name in chosen],
             [sample(named[name][1]).float() / self._divisor(norms) for name in chosen],
         )
+        self._sizes(self._before, tape)
+        self._alike(self._before, tape)
 
     @torch.no_grad()
     def after(self, tape: Tape) -> None:
@@ -134,6 +137,26 @@ class Updates:
             depth = torch.tensor([d for _, d in inside], device=device)
             self._places = (names, which, depth)
         return self._places[1:]
+
+    def _sizes(self, now: _Before, tape: Tape) -> None:
+        if not now.names:
+            return
+        rows = [self._anatomy.parameters[name].shape[-1] ** 0.5 for name in now.names]
+        sizes = [rms(w.float()) * root for w, root in zip(now.weights, rows, strict=True)]
+        tape.put("weights.size", torch.stack(sizes), tuple(now.names))
+        tables = self._anatomy.embeddings
+        if tables:
+            of_tables = [rms(sample(table.weight).float()) for table in tables.values()]
+            tape.put("embedding.size", torch.stack(of_tables), tuple(tables))
+
+    def _alike(self, now: _Before, tape: Tape) -> None:
+        """The cosine of these gradients and those of the last look."""
+        last, self._last = self._last, dict(zip(now.names, now.gradients, strict=True))
+        both = [(g, last[name]) for name, g in self._last.items() if name in last]
+        if not both:
+            return
+        dots = torch.stack([torch.stack([a.dot(b), a.dot(a), b.dot(b)]) for a, b in both]).sum(0)
+        tape.put("gradient.alike", dots[0] / (dots[1] * dots[2]).sqrt().clamp(min=1e-30))
 
     def _gains(self, tape: Tape) -> None:
         gains = {

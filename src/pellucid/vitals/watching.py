@@ -26,8 +26,10 @@ from pellucid.vitals.logs import Log, log_to, numbers
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.probe import Looking, Probe
 from pellucid.vitals.purse import Cost
+from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
+from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
 from pellucid.vitals.tape import Column, Tape
 from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
@@ -151,6 +153,11 @@ class Watch:
         return self._judge
 
     @property
+    def seen(self) -> Seen:
+        """All that causes are found from."""
+        return Seen(self._judge, self._anatomy, self._optimisers, self._probe)
+
+    @property
     def missing(self) -> dict[str, str]:
         """What cannot be watched in this training, and why."""
         found = {} if self._looking is None else dict(self._looking.missing)
@@ -202,7 +209,9 @@ class Watch:
     def _before(self) -> None:
         self._rounds.begin(self.updates + 1)
         if self._optimisers:
-            self._judge.rate(float(self._optimisers[0].param_groups[0]["lr"]))
+            rate = float(self._optimisers[0].param_groups[0]["lr"])
+            self._judge.rate(rate)
+            self._judge.record.rates.add(Point(self.updates + 1, rate))
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.before(self._tape)
