@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.diagnosis import Finding, history_of_log, register
+from pellucid.diagnosis import Finding, diagnose, history_of_log, register
 from support.foreign_logs import Curves, healthy, trainer_state
 
 Break = Callable[[Curves], dict[str, Any] | None]
@@ -202,6 +202,41 @@ def test_curves_of_other_lengths_and_noises_raise_no_alarm(tmp_path: Path) -> No
         made.losses[:] = [loss * math.exp(draws.gauss(0, spread)) for loss in made.losses]
         made.epochs = draws.choice([0.3, 2.0])
         alarms += [e.text() for e in found(made, tmp_path).values() if e.severity != "note"]
+    assert alarms == []
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("no number", {"LOG001"}),
+        ("at guessing", {"LOG004"}),
+        ("by heart", {"FIT001"}),
+        ("rate spent", {"OPT013"}),
+        ("rate 0", {"OPT013"}),
+        ("summed, beside ln V", {"LOS007"}),
+        ("negative", {"LOS009"}),
+    ],
+)
+def test_causes_and_curves_say_one_thing_once(name: str, codes: set[str], tmp_path: Path) -> None:
+    made = healthy()
+    _, spoil, more = SEEN[name]
+    spoil(made)
+    state = trainer_state(tmp_path / "trainer_state.json", made)
+    assert {each.code for each in diagnose(history_of_log(state, **more))} == codes
+
+
+def test_causes_find_nothing_worse_than_notes_in_healthy_logs(tmp_path: Path) -> None:
+    alarms: list[str] = []
+    for seed in range(40):
+        draws = random.Random(seed)
+        first = draws.uniform(3, 11)
+        made = healthy(seed, draws.randint(5, 300), first, first * draws.uniform(0.3, 0.8))
+        made.every = draws.choice([1, 10, 500])
+        spread = draws.choice([0.0, 0.1, 0.3])
+        made.losses[1:] = [v * math.exp(draws.gauss(0, spread)) for v in made.losses[1:]]
+        state = trainer_state(tmp_path / "trainer_state.json", made)
+        history = history_of_log(state, vocab_size=draws.choice([None, round(math.exp(first))]))
+        alarms += [each.text() for each in diagnose(history) if each.severity != "note"]
     assert alarms == []
 
 

@@ -22,8 +22,8 @@ _ABOVE_ANY_GUESS = 13.0
 def of_curves(log: Log) -> list[Finding]:
     """Everything that the curves show, in no order."""
     asked = (_level, _start, _units)
-    findings = of_gradients(log) + of_jumps(log)
-    return findings + [each for ask in asked for each in ask(log)]
+    findings = of_gradients(log) + of_jumps(log) + [each for ask in asked for each in ask(log)]
+    return list({each.code: each for each in reversed(findings)}.values())
 
 
 # ---- where the loss went
