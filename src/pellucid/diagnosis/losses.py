@@ -17,7 +17,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import Examples, cross_entropy, targets_for
 from pellucid.diagnosis.ends import find_ends
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.labels import expected_shift
 from pellucid.diagnosis.outputs import loss_in
 from pellucid.diagnosis.subject import Subject
@@ -25,10 +25,7 @@ from pellucid.diagnosis.subject import Subject
 #: The loss that is reported: a number, or a function of (logits, labels) or (model, ids, labels).
 Reported = float | Callable[..., Any]
 
-_OFF = 0.01
-_OFF_IN_HALF = 0.03
-_APART = 0.3
-_ABOVE_CHANCE = 1.0
+#: How far apart logits are spread to see mistakes.
 _LOUD = 2.0
 
 
@@ -79,7 +76,8 @@ def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -
     if told is None or not bool((targets != IGNORED).any()):
         return []
     own = cross_entropy(logits, targets)
-    allowed = _OFF if logits.dtype in (torch.float32, torch.float64) else _OFF_IN_HALF
+    whole = logits.dtype in (torch.float32, torch.float64)
+    allowed = limit("LOS005", "share" if whole else "half")
     if not math.isfinite(told) or not math.isfinite(own):
         return []  # of what is not finite, another probe
     if abs(told - own) <= allowed * max(own, 0.1):
@@ -164,7 +162,7 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
         return []
     loss, chance = cross_entropy(logits, targets), math.log(subject.vocab)
     predicted = chance + float(logits.double().var(dim=-1).mean()) / 2
-    if loss > chance + _ABOVE_CHANCE:
+    if loss > chance + limit("INI001", "nats"):
         return [
             found(
                 "INI001",
@@ -175,7 +173,8 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
                 confidence=0.9,
             )
         ]
-    if subject.declared.pretrained is False and subject.causal and loss < predicted - _APART:
+    fresh = subject.declared.pretrained is False and subject.causal
+    if fresh and loss < predicted - limit("INI002", "nats"):
         return [
             found(
                 "INI002",

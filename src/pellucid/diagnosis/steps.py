@@ -17,12 +17,13 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import targets_for
+from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.subject import Subject
 from pellucid.diagnosis.undisturbed import each_weight
 from pellucid.typed import backward
 
 #: Where a projection starts at zero, what stands before it gets its gradient one update later.
-N_STEPS = 3
+N_STEPS = round(limit("GRD002", "updates"))
 _RATE = 1e-3
 
 
