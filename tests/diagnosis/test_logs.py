@@ -184,7 +184,7 @@ def test_what_is_no_log_is_refused_in_words(
 def test_what_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PellucidError, match="does not exist; expected a trainer_state"):
         history_of_log(tmp_path / "none")
-    with pytest.raises(PellucidError, match="holds no log"):
+    with pytest.raises(PellucidError, match="holds neither a run"):
         history_of_log(tmp_path)
     assert not is_log(tmp_path)
     (tmp_path / "weights.bin").write_bytes(bytes(range(256)))

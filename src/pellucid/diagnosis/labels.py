@@ -35,7 +35,7 @@ def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
         return []
     if not bool((labels != IGNORED).any()):
         return []  # of this, another probe
-    matches, agree = alignment(data.ids, labels), limit("LOS001", "share")
+    matches, agree = alignment(data.ids, labels), limit("LOS001", "agree")
     best, wanted = max(matches, key=lambda s: matches[s]), expected_shift(subject)
     if matches[wanted] >= agree or bool((data.ids == data.ids[0, 0]).all()):
         return []

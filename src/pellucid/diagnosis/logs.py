@@ -121,7 +121,9 @@ def _read(place: Path) -> _Read:
     if place.is_dir():
         found = _within(place)
         if found is None:
-            raise PellucidError(f"{place} holds no log that is known; {_EXPECTED}")
+            raise PellucidError(
+                f"{place} holds neither a run (config.toml) nor a log that is known; {_EXPECTED}"
+            )
         place = found
     if place.is_dir() or is_event_file(place):
         return _Read(_of_scalars(_scalars(place)), Facts(), place)

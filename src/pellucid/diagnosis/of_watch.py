@@ -15,7 +15,11 @@ from torch import nn
 from pellucid.diagnosis.finding import Evidence, Finding, found
 from pellucid.diagnosis.frame import Frame, frame_of
 from pellucid.diagnosis.history import Facts, History, Points, Reading
-from pellucid.vitals import Point, Seen, Watch
+from pellucid.model import MultiHeadAttention
+from pellucid.vitals import Point, Seen, Watch, baselines
+
+#: Fewer labels tell nothing of how frequent tokens are.
+_LEAST_LABELS = 128
 
 
 def history_of_watch(
@@ -74,7 +78,7 @@ def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         decays=_decays(groups),
         clip_norm=judge.clip_norm,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
-        unigram=None if labels is None else labels.unigram,
+        unigram=_frequencies(seen) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
         frozen=1 - trained / max(1, sum(every)),
     )
@@ -93,6 +97,14 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
     return "all" if min(shapes, default=2) < 2 else "matrices"
 
 
+def _frequencies(seen: Seen) -> float | None:
+    """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
+    labels = None if seen.probe is None else seen.probe.labels
+    if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
+        return None
+    return baselines(labels).unigram
+
+
 def _rising(rates: Points) -> int | None:
     """After how many updates the rate was as high as it came to be."""
     if not rates:
@@ -104,6 +116,9 @@ def _rising(rates: Points) -> int | None:
 def _attention(model: nn.Module) -> tuple[int | None, float | None]:
     """The features of a head, and the scale of scores times their root, where a module says so."""
     for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            width = module.query.out_features // module.n_heads
+            return width, module.scale * math.sqrt(width)
         of: Any = module
         width: Any = next((getattr(of, n) for n in ("d_head", "head_dim") if hasattr(of, n)), None)
         scale: Any = next((getattr(of, n) for n in ("scale", "scaling") if hasattr(of, n)), None)
@@ -128,14 +143,19 @@ def _left_out(seen: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
 def _not_finite(
     losses: Points, norms: Points, signs: Mapping[str, tuple[Reading, ...]]
 ) -> tuple[int, str, str] | None:
-    """The first value that was not finite: at which update, what, and where."""
+    """The first value that was not finite: at which update, what, and where.
+
+    A sign that is not finite while loss and gradients are is none of these: a step of 0 has no
+    ratio to a learning rate of 0.
+    """
     met = [(step, "loss", "") for step, value in losses if not math.isfinite(value)]
     met += [(step, "gradient", "") for step, value in norms if not math.isfinite(value)]
-    met += [
-        (read.step, id, read.where)
-        for id, readings in signs.items()
-        for read in readings
-        if not math.isfinite(read.value)
-    ]
+    if met:
+        met += [
+            (read.step, id, read.where)
+            for id, readings in signs.items()
+            for read in readings
+            if not math.isfinite(read.value)
+        ]
     # of those of one update, one with a place says most
     return min(met, key=lambda each: (each[0], not each[2]), default=None)

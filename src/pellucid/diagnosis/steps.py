@@ -22,8 +22,6 @@ from pellucid.diagnosis.subject import Subject
 from pellucid.diagnosis.undisturbed import each_weight
 from pellucid.typed import backward
 
-#: Where a projection starts at zero, what stands before it gets its gradient one update later.
-N_STEPS = round(limit("GRD002", "updates"))
 _RATE = 1e-3
 
 
@@ -69,7 +67,8 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
         stepping = _copies(subject.model, optimizer) or [
             adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
-        for _ in range(N_STEPS):
+        # where a projection starts at zero, what stands before it gets its gradient an update later
+        for _ in range(round(limit("GRD002", "updates"))):
             for _, weight in named:
                 weight.grad = None
             backward(loss_of(subject, ids))

@@ -66,6 +66,8 @@ class Judge:
         self._rate: float | None = None
         self._highest_rate = 0.0
         self._clips: list[bool] = []
+        self._batch: float | None = None
+        self._same = 0
 
     def rate(self, learning_rate: float) -> None:
         """Take the learning rate of the next update."""
@@ -117,6 +119,10 @@ class Judge:
             elif column.id == "norm.gain":
                 self._place("norm.gain_low", step, column, values, "min")
                 self._place("norm.gain_high", step, column, values, "max")
+            elif column.id == "batch":
+                self._same = self._same + 1 if values[0] == self._batch else 0
+                self._batch = values[0]
+                self._judge("batch.repeats", step, float(self._same))
             elif column.id in self.rules:
                 self._place(column.id, step, column, values, _TAKE.get(column.id, "max"))
             for id, take in _SHOWN.get(column.id, ()):

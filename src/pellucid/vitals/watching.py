@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import study
 from pellucid.vitals.capture import Capture
+from pellucid.vitals.clearing import Clearing
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
@@ -56,6 +57,7 @@ class Watch:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
+        self._clearing = Clearing(list(self._anatomy.parameters.values())[-1])
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
@@ -87,6 +89,7 @@ class Watch:
             self._handles = [
                 first.register_step_pre_hook(self._on_step(self._before)),
                 last.register_step_post_hook(self._on_step(self._after)),
+                self._clearing.attach(),
             ]
         self._rounds.clock.start()
         return self
@@ -215,12 +218,16 @@ class Watch:
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.before(self._tape)
+                self._clearing.put(self._tape)
+                if self._capture is not None:
+                    self._capture.put(self._tape)
         if self._rounds.at("inside"):
             with self._rounds.look("inside"):
                 self._look_inside()
 
     def _after(self) -> None:
         self.updates += 1
+        self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.after(self._tape)

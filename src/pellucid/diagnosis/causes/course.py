@@ -121,6 +121,13 @@ class Course:
         return None if self.end is None or self.best is None else self.end - self.best
 
     @property
+    def fresh(self) -> bool:
+        """Whether training began with a model that knew nothing, as far as its loss tells."""
+        start, guessing = self.start, self.guessing
+        unlike = start is None or guessing is None or start > guessing - 1
+        return unlike and not self.facts.pretrained
+
+    @property
     def goes_well(self) -> bool:
         """Whether the loss came down and stayed down."""
         learnt, rose = self.learnt, self.rose

@@ -52,37 +52,29 @@ def too_good(course: Course) -> Suspect | None:
     )
     if not fast and (below is None or below.value < limit("DAT011", "below")):
         return None
-    probe, end = course.last("loss.probe"), course.end
-    copied = probe is not None and end is not None and probe > end + 1
-    code = "LOS001" if copied else "DAT011"
     return Suspect(
-        code=code,
-        likely=0.85 if copied else 0.75,
-        what=f"The loss fell to {min(early, default=0):.2g} within {len(early)} updates"
-        + (f", while -log p of the next token is {probe:.3g}." if copied else "."),
-        clues=clue(code, "loss", min(early, default=0.0)) + clue(code, "loss.probe", probe),
-        where="labels" if copied else "labels, mask or loader",
+        code="DAT011",
+        likely=0.7,
+        what=f"The loss fell to {min(early, default=0):.2g} within {len(early)} updates.",
+        clues=clue("DAT011", "loss", min(early, default=0.0)),
+        where="labels, mask or loader",
         step=int(limit("DAT011", "tokens")),
-        rivals=() if copied else ("LOS001", "ATT001", "DAT001"),
+        rivals=("LOS001", "ATT001", "DAT001"),
     )
 
 
 def same_batch(course: Course) -> Suspect | None:
-    """Gradients that repeat while the loss goes to nothing: the same rows again and again."""
-    end, late = course.end, [read.value for read in course.of("gradient.alike", after=20)]
-    bigram = course.facts.bigram or course.guessing
-    if end is None or bigram is None or len(late) < 3 or course.facts.pretrained:
-        return None
-    if end > 0.25 * bigram or statistics.median(late) < 0.5 or course.updates > 1000:
+    """The very same ids at look after look."""
+    again = course.lasting("batch.repeats", lambda v: v >= 2, n=1)
+    if again is None:
         return None
     return Suspect(
         code="DAT001",
-        likely=0.75,
-        what=f"Gradients of different updates point the same way, and the loss is {end:.2g}.",
-        clues=clue("DAT001", "gradient.alike", statistics.median(late))
-        + clue("DAT001", "loss", end),
+        likely=0.97,
+        what=f"Up to update {again.step}, every batch that was looked at was the same.",
+        clues=clue("DAT001", "batch.repeats", again.value) + clue("DAT001", "loss", course.end),
         where="loader",
-        step=course.updates,
+        step=again.step,
     )
 
 

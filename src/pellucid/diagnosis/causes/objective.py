@@ -12,7 +12,7 @@ import math
 
 from pellucid.diagnosis.causes.course import Course, clue
 from pellucid.diagnosis.causes.suspect import Suspect
-from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.finding import Evidence, limit
 
 
 def summed(course: Course) -> Suspect | None:
@@ -30,6 +30,24 @@ def summed(course: Course) -> Suspect | None:
         where="loss",
         step=1,
         rivals=("LOS006",) if parts and ratio > 8 else (),
+    )
+
+
+def parted(course: Course) -> Suspect | None:
+    """A loss that goes to nothing while -log p of the next token does not come along."""
+    probe, end = course.last("loss.probe"), course.end
+    if probe is None or end is None or not course.fresh or _reported(course) is None:
+        return None
+    if end > limit("LOS001", "share") * probe or probe - end < limit("LOS001", "gap"):
+        return None
+    return Suspect(
+        code="LOS001",
+        likely=0.85,
+        what=f"The reported loss fell to {end:.2g}, while -log p of the next token is {probe:.3g}: "
+        "what is learnt is something else than the next token.",
+        clues=(Evidence("loss over -log p", end / probe, "about 1", "by definition"),),
+        where="labels",
+        step=course.updates,
     )
 
 
@@ -55,7 +73,7 @@ def softmax_twice(course: Course) -> Suspect | None:
         return None
     floor = math.log(math.e + size - 1) - 1
     norms = [value for _, value in course.history.grad_norms[:5]]
-    faint = bool(norms) and max(norms) < 0.3
+    faint = bool(norms) and 1e-6 < max(norms) < 0.3
     in_band = abs(start - guessing) < 0.02 and min(course.losses) > floor - 0.02
     if not in_band or not faint or course.updates < 20:
         return None
@@ -64,8 +82,10 @@ def softmax_twice(course: Course) -> Suspect | None:
         likely=0.85,
         what=f"The loss begins at exactly ln V with a gradient norm of {max(norms):.2g}, and stays "
         f"above {floor:.3g}, the least that is possible for probabilities taken as logits.",
-        clues=clue("LOS008", "gradient.norm, first", max(norms))
-        + clue("LOS008", "lowest loss", min(course.losses)),
+        clues=(
+            Evidence("gradient.norm, first", max(norms), "above 0.3", "measured: 5 to 7"),
+            Evidence("lowest loss", min(course.losses), f"below {floor:.3g}", "by the formula"),
+        ),
         where="loss",
         step=1,
     )
@@ -96,6 +116,10 @@ def other_terms(course: Course) -> Suspect | None:
     )
     heavy = smoothing > limit("LOS013", "smoothing") or z_loss > limit("LOS013", "z_loss")
     more = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
+    probe, end = course.last("loss.probe"), course.end
+    if ratio is not None and probe and end and (course.facts.dropout or 0) < 0.15:
+        ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
+        more = more or (ratio > 1.12 and end - probe > 0.3 and probe < (course.guessing or 0) - 0.3)
     if not heavy and not more:
         return None
     return Suspect(
@@ -117,9 +141,9 @@ def _reported(course: Course) -> float | None:
     """The first reported loss over -log p on the first rows; None where either is not known."""
     probe, start = course.first("loss.probe"), course.start
     plain = course.facts.objective in (None, "NextToken", "SequenceToSequence")
-    if not plain or not probe or start is None or course.steps[0] > 1:
+    if not plain or not probe or start is None or course.steps[0] > 2:
         return None
     return start / probe
 
 
-CAUSES = (summed, turned, softmax_twice, diluted, other_terms)
+CAUSES = (summed, parted, turned, softmax_twice, diluted, other_terms)

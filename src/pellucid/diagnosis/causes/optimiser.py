@@ -65,7 +65,8 @@ def decayed_gains(course: Course) -> Suspect | None:
     """Gains that fall while decay takes all parameters."""
     low = course.last("norm.gain_low")
     begun = course.first("norm.gain_low")
-    if course.facts.decays != "all" or low is None or begun is None or begun < 0.9:
+    decay = (course.facts.weight_decay or 0) * sum(v for _, v in course.history.rates)
+    if course.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
         return None
     if low > limit("OPT011", "gain"):
         return None
@@ -138,7 +139,22 @@ def no_gradient(course: Course) -> Suspect | None:
 
 
 def never_cleared(course: Course) -> Suspect | None:
-    """Gradients that are nearly the same at every look, and grow."""
+    """Gradients that are there already when those of an update arrive."""
+    left = course.lasting("gradient.left", lambda v: v > 1e-3)
+    if left is not None:
+        return Suspect(
+            code="OPT014",
+            likely=0.97,
+            what=f"When gradients arrive, others of {left.value:.2g} times their size are there.",
+            clues=clue("OPT014", "gradient.left", left.value),
+            where="the training loop",
+            step=left.step,
+        )
+    return None if course.of("gradient.left") else _repeated(course)
+
+
+def _repeated(course: Course) -> Suspect | None:
+    """Where that was not seen: gradients nearly the same at every look, which grow."""
     same = limit("OPT014", "alike")
     late = [read.value for read in course.of("gradient.alike", after=20)]
     norms = [value for _, value in course.history.grad_norms]

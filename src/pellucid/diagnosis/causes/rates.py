@@ -62,6 +62,8 @@ def too_low(course: Course) -> Suspect | None:
     little = course.learnt is not None and course.learnt < limit("OPT007", "learnt")
     if moved is None or moved > least or not little or course.updates < after + 20:
         return None
+    if not course.fresh:
+        return None
     if step is not None and step < limit("OPT007", "step"):
         return None
     return Suspect(

@@ -73,6 +73,8 @@ def decay_product(course: Course) -> Suspect | None:
     facts = course.facts
     if not facts.weight_decay or not facts.learning_rate or course.of("weights.size"):
         return None
+    if facts.optimiser not in _ADAMS:
+        return None
     product = facts.weight_decay * facts.learning_rate
     if product < limit("OPT010", "product") and facts.weight_decay < limit("OPT010", "smell"):
         return None
