@@ -31,7 +31,9 @@ def expected_shift(subject: Subject) -> int:
 def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
     """Whether labels stand 0, 1 or 2 places from the inputs, against where they have to."""
     labels = data.labels
-    if labels is None or not subject.causal or subject.has_encoder_and_decoder:
+    if labels is None or not subject.causal:
+        return []
+    if subject.has_encoder_and_decoder and data.source is None:
         return []
     if not bool((labels != IGNORED).any()):
         return []  # of this, another probe
@@ -59,7 +61,8 @@ def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
     """Which share of the places is asked for anything at all."""
     if data.labels is None or not subject.causal:
         return []
-    share = float((data.labels != IGNORED).double().mean())
+    asked = (data.labels != IGNORED).double()
+    share = float(asked.mean() if data.padding is None else asked[data.padding.bool()].mean())
     if share == 0:
         return [
             found(

@@ -60,15 +60,24 @@ def reported_loss(
     return None if given is None else float(given)
 
 
+def _logits(subject: Subject, data: Examples) -> Tensor:
+    return subject.outputs(
+        data.ids,
+        padding=_padding(subject, data),
+        source=data.source,
+        source_padding=data.source_padding,
+    )
+
+
 def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -> list[Finding]:
     """Whether the reported loss is the mean cross-entropy of the supervised places.
 
     Where it is not, the usual mistakes are computed too, and the one that gives it is named.
     """
-    if not subject.has_logits or subject.has_encoder_and_decoder:
+    if not _has_outputs(subject, data):
         return []
     with subject.as_is(), torch.no_grad():
-        logits = subject.outputs(data.ids, padding=_padding(subject, data))
+        logits = _logits(subject, data)
         if not isinstance(loss, int | float):
             logits = _louder(subject, data, logits)
         told = reported_loss(subject, data, logits, loss)
@@ -106,7 +115,7 @@ def _louder(subject: Subject, data: Examples, logits: Tensor) -> Tensor:
     if ends is None or loud >= _LOUD or loud == 0:
         return logits
     ends[1].data.mul_(_LOUD / loud)
-    return subject.outputs(data.ids, padding=_padding(subject, data))
+    return _logits(subject, data)
 
 
 def _explained(
@@ -153,10 +162,10 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
 
     What is trained is below; so a low loss is no finding unless `declare(pretrained=False)`.
     """
-    if not subject.has_logits or subject.has_encoder_and_decoder or subject.declared.pretrained:
+    if not _has_outputs(subject, data) or subject.declared.pretrained:
         return []
     with subject.as_is(), torch.no_grad():
-        logits = subject.outputs(data.ids, padding=_padding(subject, data)).float()
+        logits = _logits(subject, data).float()
     targets = true_targets(subject, data)
     if not bool((targets != IGNORED).any()) or not bool(torch.isfinite(logits).all()):
         return []
@@ -186,6 +195,12 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
             )
         ]
     return []
+
+
+def _has_outputs(subject: Subject, data: Examples) -> bool:
+    """Whether there are logits for the data: of two stacks only where the source is there too."""
+    two = subject.has_encoder_and_decoder
+    return subject.has_logits and (not two or data.source is not None)
 
 
 def _padding(subject: Subject, data: Examples) -> Tensor | None:

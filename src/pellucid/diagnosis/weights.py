@@ -136,6 +136,8 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
     """
     if not subject.declared.pretrained or not subject.has_logits or not subject.causal:
         return []
+    if subject.has_encoder_and_decoder:
+        return []  # what it knows depends on what it looks at
     targets = true_targets(subject, data)
     with subject.as_is(), torch.no_grad():
         loss = cross_entropy(subject.outputs(data.ids), targets)
