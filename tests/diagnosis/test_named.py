@@ -71,6 +71,11 @@ def test_pairs_are_checked_with_what_the_encoder_is_given(place: Path) -> None:
     assert "LOS006" in {each.code for each in summed}
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="a false alarm: nano with bytes, tied, begins 0.8 to 1.4 nats above ln V, and INI001 "
+    "allows 1; its logits are loud for the token that stands there, which Var(z) / 2 does not tell",
+)
 def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path) -> None:
     text = write_text(tmp_path)
     file = tmp_path / "config.toml"
@@ -79,9 +84,7 @@ def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path
         "[model.decoder]\nn_layers = 2\n"
     )
     checked = check_named(str(file), text, declared=declare())
-    # a tied head over so few tokens begins a little loud: a warning, and right
-    codes = {each.code for each in checked.findings}
-    assert codes <= {"INI001"}
+    assert [each.text() for each in checked.findings] == []
     assert "tokens of" in checked.what
 
 
