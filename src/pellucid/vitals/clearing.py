@@ -29,15 +29,17 @@ def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | No
 class Clearing:
     """Looks at the first gradient of some updates, before it is added to what is there."""
 
-    def __init__(self, parameter: nn.Parameter) -> None:
+    def __init__(self, parameter: nn.Parameter | None) -> None:
         self._parameter = parameter
         self._done = 0
         self._first = True
         self._left: Tensor | None = None
 
-    def attach(self) -> Any:
-        """A handle to remove it by."""
-        return cast("Any", self._parameter).register_hook(self._arrives)
+    def attach(self) -> list[Any]:
+        """Handles to remove it by; none where there is no such parameter."""
+        if self._parameter is None:
+            return []
+        return [cast("Any", self._parameter).register_hook(self._arrives)]
 
     def put(self, tape: Tape) -> None:
         """Put what was found on the tape."""
@@ -55,7 +57,7 @@ class Clearing:
         if not self._first or (self._done != 4 and self._done % 10 != 9):
             return
         self._first = False
-        before = self._parameter.grad
+        before = None if self._parameter is None else self._parameter.grad
         if before is None or before.is_sparse:
             self._left = gradient.new_zeros((), dtype=torch.float32)
             return

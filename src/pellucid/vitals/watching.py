@@ -57,9 +57,7 @@ class Watch:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
-        last = list(self._anatomy.parameters.values())[-1]
-        held = cleared_by(self._optimisers)
-        self._clearing = Clearing(last if held is None else held)
+        self._clearing = Clearing(cleared_by(self._optimisers))
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
@@ -93,7 +91,7 @@ class Watch:
             self._handles = [
                 first.register_step_pre_hook(self._on_step(self._before)),
                 last.register_step_post_hook(self._on_step(self._after)),
-                self._clearing.attach(),
+                *self._clearing.attach(),
             ]
         self._rounds.clock.start()
         return self

@@ -108,6 +108,8 @@ def score_scale(course: Course) -> Suspect | None:
     if scale is None or 1 / factor <= scale <= factor:
         return None
     code = "ARC006" if scale > 1 else "ARC007"
+    narrow = (course.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
+    large = (course.last("attention.max_logit") or 0.0) > limit("ATT007", "score")
     return Suspect(
         code=code,
         likely=0.85,
@@ -116,7 +118,8 @@ def score_scale(course: Course) -> Suspect | None:
         + clue(code, "attention.max_logit", course.last("attention.max_logit")),
         where="attention",
         step=0,
-        severity="note" if course.goes_well and (course.facts.d_head or 64) <= 16 else None,
+        # some models mean it (T5): by itself it is no mistake
+        severity=None if narrow or (large and not course.goes_well) else "note",
     )
 
 

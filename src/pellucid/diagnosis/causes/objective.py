@@ -43,12 +43,33 @@ def parted(course: Course) -> Suspect | None:
         return None
     return Suspect(
         code="LOS001",
-        likely=0.85,
+        likely=0.75,
         what=f"The reported loss fell to {end:.2g}, while -log p of the next token is {probe:.3g}: "
         "what is learnt is something else than the next token.",
         clues=(Evidence("loss over -log p", end / probe, "about 1", "by definition"),),
         where="labels",
         step=course.updates,
+    )
+
+
+def climbing(course: Course) -> Suspect | None:
+    """A loss that rises from the first update on, and steadily."""
+    n, guessing, start = len(course.losses) // 4, course.guessing, course.start
+    if n < 10 or guessing is None or start is None or course.end is None:
+        return None
+    quarters = [sum(course.losses[i * n : (i + 1) * n]) / n for i in range(4)]
+    rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
+    if not rises or min(course.losses) < start - 0.5 or start > 2 * guessing:
+        return None
+    return Suspect(
+        code="LOS009",
+        likely=0.8,
+        what=f"The loss rises steadily, from {start:.3g} to {course.end:.3g}, and never fell: "
+        "it is made larger instead of smaller.",
+        clues=(Evidence("loss", course.end, f"below {start:.3g}", "by definition"),),
+        where="loss",
+        step=course.steps[0],
+        rivals=("OPT005",),
     )
 
 
@@ -144,7 +165,7 @@ def _reported(course: Course) -> float | None:
     plain = course.facts.objective in (None, "NextToken", "SequenceToSequence")
     if not plain or not probe or start is None or course.steps[0] > 2:
         return None
-    return start / probe
+    return start / probe if math.isfinite(start) else None
 
 
-CAUSES = (summed, parted, turned, softmax_twice, diluted, other_terms)
+CAUSES = (summed, parted, climbing, turned, softmax_twice, diluted, other_terms)

@@ -41,7 +41,7 @@ def swapped_betas(course: Course) -> Suspect | None:
         return None
     return Suspect(
         code="OPT016",
-        likely=0.95,
+        likely=0.97,
         what=f"betas are ({betas[0]:g}, {betas[1]:g}).",
         clues=clue("OPT016", "beta1 less beta2", betas[0] - betas[1]),
         where="optimiser.betas",
@@ -100,7 +100,7 @@ def tight_clip(course: Course) -> Suspect | None:
     """A limit far below the usual norm."""
     clip = course.facts.clip_norm
     norms = [value for _, value in course.history.grad_norms]
-    if clip is None or len(norms) < 20:
+    if clip is None or len(norms) < 5:
         return None
     cut = clip / max(statistics.median(norms), 1e-30)
     # where norms were measured after the clip, they stand at it

@@ -19,7 +19,7 @@ def too_high(course: Course) -> Suspect | None:
     if len(signs) < (1 if diverged or moved is not None else 2):
         return None
     sudden = starts_hot(course)
-    likely = min(0.95, 0.5 + 0.1 * len(signs) + (0.15 if hurt else 0) - (0.15 if sudden else 0))
+    likely = min(0.95, 0.5 + 0.1 * len(signs) + (0.15 if hurt else 0) - (0.25 if sudden else 0))
     return Suspect(
         code="OPT005",
         likely=likely,

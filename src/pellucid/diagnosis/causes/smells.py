@@ -103,7 +103,7 @@ def long_memory(course: Course) -> Suspect | None:
 def tiny_clip(course: Course) -> Suspect | None:
     """A clip below what any gradient is."""
     clip = course.facts.clip_norm
-    if clip is None or clip >= limit("OPT012", "tiny") or len(course.history.grad_norms) >= 20:
+    if clip is None or clip >= limit("OPT012", "tiny") or len(course.history.grad_norms) >= 5:
         return None
     return _smell("OPT012", 0.6, f"Gradients are cut to a norm of {clip:g}.", "clip_norm", clip)
 
