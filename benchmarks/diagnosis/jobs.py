@@ -42,7 +42,7 @@ HEALTHY = "healthy"
 #: Healthy runs that an outcome is compared with: so many of each base and architecture.
 _PAIRED = {"dev": 3, "eval": 5}
 _SEEDS = {"dev": (11,), "eval": (101, 102, 103)}
-_ODD = {"dev": 80, "eval": 300}
+_ODD = {"dev": 140, "eval": 300}
 _OF_ODD_HELD_OUT = 0.15
 
 

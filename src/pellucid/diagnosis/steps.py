@@ -104,10 +104,19 @@ def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimiz
     if optimizer is None:
         return []
     memo: dict[int, Any] = {id(p): p for p in model.parameters()}
-    made = [copy.deepcopy(each, memo) for each in torch_optimizers(optimizer)]
+    made = [_copy(each, memo) for each in torch_optimizers(optimizer)]
     for group in (group for each in made for group in each.param_groups):
         if float(group["lr"]) == 0:
             group["lr"] = group.get("initial_lr") or _RATE
+    return made
+
+
+def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim.Optimizer:
+    """A copy with all it has: torch's own copies its groups and memory alone."""
+    made = copy.deepcopy(optimizer, memo)
+    for name, value in vars(optimizer).items():
+        if not name.startswith("_") and not hasattr(made, name):
+            setattr(made, name, value)
     return made
 
 
