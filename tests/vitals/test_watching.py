@@ -331,10 +331,12 @@ def test_the_purse_bounds_what_looking_costs() -> None:
         loop(model, optimizer, 300)
     # the first looks are on credit; after them there is a pause until they are paid off
     assert 0 < w.cost.looks < 20
+    model = made()
+    optimizer = adam(model)
     with watch(model, optimizer, max_overhead=None, probe=probe(model)) as free:
         loop(model, optimizer, 150)
     assert free.cost.looks == 17 + 8
-    assert f"{w.cost.share:.1%} of the training's time" in w.report()
+    assert f"{free.cost.share:.1%} of the training's time" in free.report()
 
 
 def test_a_loss_that_is_nan_is_sick_at_once() -> None:

@@ -91,7 +91,8 @@ def _excused(job: Job) -> dict[str, str]:
         found |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
     if isinstance(job.objective, PolicyGradient):
         even = "where all answers are worth the same there is next to no gradient, and rightly so"
-        found |= dict.fromkeys(("gradient.norm", "update.effective_step"), even)
+        small = ("gradient.norm", "gradient.depth_ratio", "gradient.zeros", "update.effective_step")
+        found |= dict.fromkeys(small, even)
     return found
 
 

@@ -174,10 +174,7 @@ class Updates:
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
         profile = squares.sqrt()
         tape.put("gradient.by_depth", profile, blocks)
-        # no gradient anywhere, as where all answers were worth the same, is no loss on the way down
-        first, last = profile[0], profile[-1]
-        even = torch.where((first == 0) & (last == 0), 1.0, first / last.clamp(min=1e-30))
-        tape.put("gradient.depth_ratio", even)
+        tape.put("gradient.depth_ratio", profile[0] / profile[-1].clamp(min=1e-30))
 
     def _inside(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
         """Which of these parameters lie in a block, and in which.
