@@ -208,9 +208,9 @@ def test_curves_of_other_lengths_and_noises_raise_no_alarm(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "codes"),
     [
-        ("no number", {"LOG001"}),
+        ("no number", {"NUM008"}),
         ("at guessing", {"LOG004"}),
-        ("by heart", {"FIT001"}),
+        ("by heart", {"LOG010"}),
         ("rate spent", {"OPT013"}),
         ("rate 0", {"OPT013"}),
         ("summed, beside ln V", {"LOS007"}),

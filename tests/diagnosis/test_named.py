@@ -71,11 +71,6 @@ def test_pairs_are_checked_with_what_the_encoder_is_given(place: Path) -> None:
     assert "LOS006" in {each.code for each in summed}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a false alarm: nano with bytes, tied, begins 0.8 to 1.4 nats above ln V, and INI001 "
-    "allows 1; its logits are loud for the token that stands there, which Var(z) / 2 does not tell",
-)
 def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path) -> None:
     text = write_text(tmp_path)
     file = tmp_path / "config.toml"
@@ -91,3 +86,14 @@ def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path
 def test_preset_that_learns_from_columns_asks_for_a_run(tmp_path: Path) -> None:
     with pytest.raises(PellucidError, match="learns from rows of columns"):
         check_named("transformer-base", write_text(tmp_path), declared=declare())
+
+
+def test_rate_that_is_too_high_for_any_training_is_said_of_a_config(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(
+        'base = "gpt2"\n[model]\ncontext_length = 32\nd_model = 48\n[model.decoder]\nn_layers = 2\n'
+        "[optimiser]\nlearning_rate = 1.0\n"
+    )
+    findings = check_named(str(file), declared=declare()).findings
+    assert "OPT005" in {each.code for each in findings}
+    assert all(each.severity == "note" for each in findings if each.code.startswith("OPT"))

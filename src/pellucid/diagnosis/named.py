@@ -19,8 +19,11 @@ from pellucid.counting import parameter_count
 from pellucid.diagnosis.check import check, check_examples
 from pellucid.diagnosis.data import targets_for
 from pellucid.diagnosis.declared import Declared
+from pellucid.diagnosis.diagnose import diagnose
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.handed import handed
+from pellucid.diagnosis.history import History
+from pellucid.diagnosis.of_run import facts_of
 from pellucid.diagnosis.twin import small_twin
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
@@ -69,20 +72,19 @@ def check_named(
     paths = [] if text is None else [text]
     run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
     if text is None:
-        return _check_config(name, run.model, declared, ignore)
+        return _check_config(name, run, declared, ignore)
     return _check_config_with(name, run, Path(text), declared, ignore)
 
 
-def _check_config(
-    name: str, model: config.Transformer, declared: Declared, ignore: Iterable[str]
-) -> Checked:
-    model = replace(model, vocab_size=model.vocab_size or _ROWS_OF_A_VOCABULARY)
+def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterable[str]) -> Checked:
+    model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
     whole, what = parameter_count(model), f"{name}, untrained"
     if whole > _LARGEST:
         model = small_twin(model)
         what += f": a small twin with the same parts, instead of {whole:,} weights"
     said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    return Checked(what, tuple(check(assemble(model, seed=0), declared=said, ignore=ignore)))
+    findings = check(assemble(model, seed=0), declared=said, ignore=ignore)
+    return Checked(what, tuple(_with_the_config(findings, name, run, said, ignore)))
 
 
 def _check_config_with(
@@ -102,7 +104,22 @@ def _check_config_with(
         what += ", as a small twin with the same parts"
     said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
     findings, n = _on_text(assemble(model, seed=0), tokenizer, text, said, ignore)
+    findings = _with_the_config(findings, name, run, said, ignore)
     return Checked(f"{what}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _with_the_config(
+    findings: Sequence[Finding],
+    name: str,
+    run: config.Run,
+    declared: Declared,
+    ignore: Iterable[str],
+) -> list[Finding]:
+    """What probes found, and what the config says by itself before anything is trained."""
+    budget = run.training.budget
+    total = budget.count if isinstance(budget, config.Steps) else None
+    history = History(name=name, facts=facts_of(run, total), findings=tuple(findings), config=run)
+    return diagnose(history, declared=declared, ignore=ignore)
 
 
 def _check_run(
