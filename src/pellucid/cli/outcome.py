@@ -114,8 +114,7 @@ def _cost(cost: tuple[float, float, int] | None) -> str:
     if cost is None or not cost[1]:
         return ""
     seconds, training, looks = cost
-    share = f"{seconds / training:.1%} of the training's time"
-    return f"watching took {seconds:.2f} s in {looks} looks, {share}"
+    return f"watching took {seconds:.2f} s, {seconds / training:.1%} of training, in {looks} looks"
 
 
 def _goes_on(run: Run) -> bool:
