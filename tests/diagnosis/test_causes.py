@@ -131,7 +131,7 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         "OPT010",
         but(
             facts={"weight_decay": 100.0},
-            signs={"weights.size": (0.4, 0.01), "embedding.size": (0.03, 0.001)},
+            signs={"weights.size": (0.4, 0.01), "embeddings.rms": (1.0, 0.03)},
         ),
     ),
     "decay on gains": (

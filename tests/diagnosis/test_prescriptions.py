@@ -51,13 +51,13 @@ def test_every_prescription_applies_to_every_preset_and_changes_it(preset: str) 
         assert each.source
 
 
-@pytest.mark.parametrize("preset", ["nano", "nano-encoder", "nano-pair"])
 def test_assignments_are_texts_for_set() -> None:
     (each,) = prescriptions(found("OPT009", ""), changed(optimiser__rest__eps=1e-2))
     by_hand = run_from_table({"base": "nano"}, find, each.assignments)
     assert by_hand == changed(optimiser__rest__eps=1e-8)
 
 
+@pytest.mark.parametrize("preset", ["nano", "nano-pair"])
 def test_what_is_replayed_has_the_shapes_of_the_run(preset: str) -> None:
     run = find(preset)
     small = replace(run, model=replace(small_twin(run.model), vocab_size=64))
@@ -115,6 +115,7 @@ def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
     assert rate(0.1) == "a third of the learning rate"
     assert rate(0.3) == "a tenth of the learning rate"
     assert rate(3.0) == "a hundredth of the learning rate"
+    assert rate(3e4) == "a usual learning rate"
 
 
 def test_a_model_that_was_trained_elsewhere_keeps_its_architecture() -> None:

@@ -51,7 +51,7 @@ CALM: dict[str, tuple[float, float]] = {
     "gradient.depth_ratio": (1.4, 2.0),
     "gradient.missing": (0.0, 0.0),
     "gradient.left": (0.0, 0.0),
-    "gradient.alike": (0.6, 0.1),
+    "gradient.cosine": (0.6, 0.1),
     "gradient.rms_t": (1.0, 1.5),
     "batch.repeats": (0.0, 0.0),
     "update.effective_step": (1.0, 0.25),
@@ -66,7 +66,7 @@ CALM: dict[str, tuple[float, float]] = {
     "tokens.cosine": (0.5, 0.3),
     "units.dead": (0.0, 0.0),
     "weights.size": (0.4, 0.5),
-    "embedding.size": (0.05, 0.08),
+    "embeddings.rms": (1.0, 1.6),
 }
 
 

@@ -6,6 +6,7 @@ Comes in: flags, a run, findings. Goes out: lines, or JSON. It does not know how
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -149,7 +150,7 @@ def _trial_lines(number: int, trial: Trial, told: set[str]) -> list[str]:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
     if trial.prescription.why not in told:
         lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
-    return lines + [f"   --set {each}" for each in trial.prescription.assignments]
+    return lines + [f"   --set {shlex.quote(each)}" for each in trial.prescription.assignments]
 
 
 def _signs(trial: Trial, ids: Sequence[str]) -> str:

@@ -43,6 +43,8 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.logs import history_of_log, is_log
+from pellucid.diagnosis.logs_unsaid import unsaid
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
@@ -101,8 +103,10 @@ __all__ = [
     "evidence",
     "examples",
     "found",
+    "history_of_log",
     "history_of_run",
     "history_of_watch",
+    "is_log",
     "limit",
     "prescriptions",
     "probe_batch",
@@ -135,5 +139,6 @@ __all__ = [
     "register",
     "small_twin",
     "undisturbed",
+    "unsaid",
     "without",
 ]

@@ -140,12 +140,14 @@ def _with_those_of_the_loop(
 
 def _never_stepped(watch: Watch) -> list[Finding]:
     """Losses that were handed over, and no update."""
-    if watch.updates or watch.told < limit("OPT017", "losses"):
+    if watch.updates or watch.seen.told < limit("OPT017", "losses"):
         return []
     told = Evidence(
-        "losses without an update", watch.told, "an update for each few", "by definition"
+        "losses without an update", watch.seen.told, "an update for each few", "by definition"
     )
-    return [found("OPT017", f"{watch.told} losses were computed, and no update was made.", told)]
+    return [
+        found("OPT017", f"{watch.seen.told} losses were computed, and no update was made.", told)
+    ]
 
 
 def _begun_anew(watch: Watch) -> list[Finding]:

@@ -31,6 +31,8 @@ Needs = Literal["replay", "restart"]
 
 #: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
 _HEALTHY_UPDATE = 0.03
+#: What is tried first where no factor would be enough.
+_USUAL = "rate_usual"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +103,11 @@ def _nearest_rates(names: Sequence[str], finding: Finding) -> Sequence[str]:
         (name for name in names if name in RATES),
         key=lambda name: abs(math.log(RATES[name] / wanted)),
     )
+    if wanted < min(RATES.values()) / 3 and _USUAL in names:
+        rates.insert(0, _USUAL)
+        names = [_USUAL, *(name for name in names if name != _USUAL)]
     in_order = iter(rates)
-    return [next(in_order) if name in RATES else name for name in names]
+    return [next(in_order) if name in rates else name for name in names]
 
 
 def prescription(name: str, run: config.Run) -> Prescription | None:

@@ -46,6 +46,16 @@ def _rate(factor: float) -> Remedy:
     }
 
 
+def _rate_usual(run: config.Run) -> Changes:
+    """What others begin with, where this run has more."""
+    usual = {"SGD": 0.1, "Muon": 0.02}
+    return {
+        f"{path}.learning_rate": rate
+        for path, each in _optimisers(run)
+        if each.learning_rate > (rate := usual.get(each.__class__.__name__, 1e-3))
+    }
+
+
 def _optimisers(run: config.Run) -> Iterator[tuple[str, Any]]:
     """Everything with a learning rate, by its path."""
     yield "optimiser", run.optimiser
@@ -228,6 +238,7 @@ def _thaw(run: config.Run) -> Changes:
 
 OF_TRAINING: Mapping[str, Remedy] = {
     **{name: _rate(factor) for name, factor in RATES.items()},
+    "rate_usual": _rate_usual,
     "warm_up_longer": _warm_up_longer,
     "warm_up_shorter": _warm_up_shorter,
     "clip": _clip,

@@ -17,12 +17,11 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import targets_for
+from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.subject import Subject
 from pellucid.diagnosis.undisturbed import each_weight
 from pellucid.typed import backward
 
-#: Where a projection starts at zero, what stands before it gets its gradient one update later.
-N_STEPS = 3
 _RATE = 1e-3
 
 
@@ -68,7 +67,8 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
         stepping = _copies(subject.model, optimizer) or [
             adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
-        for _ in range(N_STEPS):
+        # where a projection starts at zero, what stands before it gets its gradient an update later
+        for _ in range(round(limit("GRD002", "updates"))):
             for _, weight in named:
                 weight.grad = None
             backward(loss_of(subject, ids))
@@ -126,6 +126,7 @@ def loss_of(subject: Subject, ids: Tensor) -> Tensor:
     if not subject.has_logits:
         draws = torch.Generator().manual_seed(3)
         mixture = torch.randn(outputs.shape[1:], generator=draws).to(outputs.device)
-        return (outputs * mixture).mean()
+        classes = subject.class_logits(ids)
+        return (outputs * mixture).mean() + (0.0 if classes is None else classes.square().mean())
     targets = targets_for(ids, 1 if subject.causal else 0)
     return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)

@@ -15,6 +15,7 @@ from pellucid.runs.evaluate_rows import (
     evaluate_held_out,
     evaluate_rows,
     learns_from_rows,
+    task_on,
 )
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
@@ -78,6 +79,7 @@ __all__ = [
     "read_events",
     "resume",
     "score",
+    "task_on",
     "train",
     "train_config",
     "verify_resume",

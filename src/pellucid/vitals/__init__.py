@@ -10,7 +10,7 @@ from pellucid.vitals.attention import (
     normalised,
     of_scores,
 )
-from pellucid.vitals.chart import chart
+from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
@@ -45,6 +45,7 @@ __all__ = [
     "by_logsumexp",
     "by_rows",
     "chart",
+    "explained",
     "log_to",
     "normalised",
     "numbers",

@@ -15,9 +15,13 @@ from pellucid.vitals.probe import Probe
 
 
 class Seen(NamedTuple):
-    """Signs so far (`judge.record` has them in order), the model's parts, whose steps they were."""
+    """Signs so far (`judge.record` has them in order), the model's parts, whose steps they were.
+
+    `told` is how many losses were handed over.
+    """
 
     judge: Judge
     anatomy: Anatomy
     optimisers: tuple[torch.optim.Optimizer, ...]
     probe: Probe | None
+    told: int

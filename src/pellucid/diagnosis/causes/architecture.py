@@ -105,7 +105,9 @@ def score_scale(course: Course) -> Suspect | None:
     """Scores that are not multiplied by 1 / sqrt(d_head)."""
     scale = course.facts.score_scale
     factor = limit("ARC006", "factor")
-    if scale is None or 1 / factor <= scale <= factor:
+    measured = course.of("attention.max_logit")
+    # some models mean another scale (T5): a config by itself is no mistake
+    if scale is None or 1 / factor <= scale <= factor or not measured:
         return None
     code = "ARC006" if scale > 1 else "ARC007"
     narrow = (course.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
@@ -118,7 +120,6 @@ def score_scale(course: Course) -> Suspect | None:
         + clue(code, "attention.max_logit", course.last("attention.max_logit")),
         where="attention",
         step=0,
-        # some models mean it (T5): by itself it is no mistake
         severity=None if narrow or (large and not course.goes_well) else "note",
     )
 

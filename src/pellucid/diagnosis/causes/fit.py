@@ -72,6 +72,9 @@ def nothing_learnt(course: Course) -> Suspect | None:
     learnt = course.learnt
     if learnt is None or learnt > limit("FIT004", "learnt") or course.facts.pretrained:
         return None
+    guessing, start = course.guessing, course.start
+    if guessing is None or (start is not None and start < guessing - 1):
+        return None  # it was trained before, as far as is known, and may know such text
     if course.updates - course.settled < limit("FIT004", "updates"):
         return None
     if course.facts.objective in ("DirectPreference", "PolicyGradient"):

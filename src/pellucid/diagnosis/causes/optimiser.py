@@ -56,7 +56,7 @@ def heavy_decay(course: Course) -> Suspect | None:
         return None
     shrunk = [
         (id, last / first)
-        for id in ("weights.size", "embedding.size")
+        for id in ("weights.size", "embeddings.rms")
         if (first := course.first(id)) and (last := course.last(id)) is not None
     ]
     least = min((ratio for _, ratio in shrunk), default=None)
@@ -176,7 +176,7 @@ def never_cleared(course: Course) -> Suspect | None:
 def _repeated(course: Course) -> Suspect | None:
     """Where that was not seen: gradients nearly the same at every look, which grow."""
     same = limit("OPT014", "alike")
-    late = [read.value for read in course.of("gradient.alike", after=20)]
+    late = [read.value for read in course.of("gradient.cosine", after=20)]
     norms = [value for _, value in course.history.grad_norms]
     if len(late) < 3 or min(late[-3:]) < same or len(norms) < 20:
         return None
@@ -188,7 +188,7 @@ def _repeated(course: Course) -> Suspect | None:
         likely=likely,
         what=f"The gradients of two looks have a cosine of {statistics.median(late):.2f}, and "
         f"their norm is {grown:.3g} times what it was.",
-        clues=clue("OPT014", "gradient.alike", statistics.median(late)),
+        clues=clue("OPT014", "gradient.cosine", statistics.median(late)),
         where="the training loop",
         step=20,
         rivals=() if likely > 0.8 else ("DAT001",),
