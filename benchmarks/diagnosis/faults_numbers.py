@@ -12,13 +12,10 @@ import torch
 
 from benchmarks.diagnosis.changes import fill
 from benchmarks.diagnosis.fault import Fault
-from benchmarks.diagnosis.rows import Batch
 from benchmarks.diagnosis.setups import Arch, optimiser, rate, stack, starts
 from benchmarks.diagnosis.setups import loop as looped
 from benchmarks.diagnosis.training import Training
 from pellucid import config
-
-_EASY = 60
 
 
 def _no_warm_up(run: config.Run, arch: Arch, times: float) -> config.Run:
@@ -44,23 +41,6 @@ def _smoothing(run: config.Run, arch: Arch, share: float) -> config.Run:
 
 def _z_loss(run: config.Run, arch: Arch, weight: float) -> config.Run:
     return replace(run, objective=replace(run.objective, z_loss=weight))
-
-
-def _stale(run: config.Run, arch: Arch, times: float) -> config.Run:
-    return optimiser(rate(run, times), betas=(0.9, 0.9999))
-
-
-def _easy_first(t: Training, times: float) -> None:
-    """Rows of one letter at first: gradients are next to nothing, and so is their memory."""
-    usual = t.batch_of
-
-    def batch(update: int) -> Batch:
-        made = usual(update)
-        if update >= _EASY:
-            return made
-        return Batch(made.ids[:, :1].expand_as(made.ids), made.ids[:, :1].expand_as(made.ids))
-
-    t.batch_of = batch
 
 
 def _gains_decay(t: Training, decay: float) -> None:
@@ -229,16 +209,6 @@ FAULTS = [
         configure=lambda run, arch, betas: optimiser(run, betas=betas),
         tuning=((0.999, 0.9), (0.99, 0.5)),
         judging=((0.995, 0.9), (0.999, 0.8)),
-        repairable=True,
-    ),
-    Fault(
-        name="second moment stale",
-        accepted=("OPT008",),
-        configure=_stale,
-        inject=_easy_first,
-        tuning=(1.0, 3.0),
-        judging=(2.0, 4.0),
-        onset=lambda level: _EASY,
         repairable=True,
     ),
     Fault(
