@@ -33,7 +33,7 @@ _LASTING = 3
 #: So likely a cause is taken for one, and after so many updates a training can go badly.
 _LIKELY, _LONG = 0.8, 50
 #: What looks like much else to probes: to random outputs, every question has a wrong answer.
-_FIRST = ("RND001", "NUM001", "ATT002", "ATT001")
+_FIRST = ("RND001", "NUM001", "ATT002", "ATT001", "ATT005")
 #: What many causes bring about: they take their turn last.
 _GENERAL = (
     "INI001",
@@ -67,7 +67,8 @@ def diagnose(
     course = Course(history)
     said = declared or Declared()
     probed = [
-        Suspected(each.code, each.severity, each.confidence, each) for each in history.findings
+        Suspected(each.code, each.severity, each.confidence, each)
+        for each in (_in_earnest(each, course) for each in history.findings)
     ]
     fitting = [_of(each, course) for each in suspects(course)]
     all_of_them = [
@@ -101,6 +102,14 @@ def _of(suspect: Suspect, course: Course) -> Suspected:
     if finding.severity == "warn" and worse and course.updates >= _LONG:
         finding = replace(finding, severity="fault")
     return Suspected(suspect.code, finding.severity, suspect.likely, finding)
+
+
+def _in_earnest(finding: Finding, course: Course) -> Finding:
+    """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
+    known = course.start is not None and course.guessing is not None
+    if finding.code == "GRD003" and known and course.fresh:
+        return replace(finding, severity="warn")
+    return finding
 
 
 def _roots(every: Sequence[Suspected]) -> list[Suspected]:

@@ -6,6 +6,7 @@ Comes in: a `Subject`. Goes out: findings. It does not know where the weights ca
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from itertools import pairwise
 
@@ -59,6 +60,10 @@ def _said_tied(subject: Subject) -> bool | None:
     return told if isinstance(told, bool) else None
 
 
+#: The half of an adapter that begins at zero: ours, and peft's.
+_ADAPTER = re.compile(r"(^|\.)lora_(up|B)\b")
+
+
 def probe_numbers(model: nn.Module) -> list[Finding]:
     """Whether every weight is a number: to be asked before the model is run."""
     broken = [
@@ -78,7 +83,11 @@ def probe_weights(subject: Subject) -> list[Finding]:
     named = [(n, p.detach()) for n, p in subject.model.named_parameters() if p.is_floating_point()]
     findings = _copied(named)
     if subject.declared.pretrained:
-        zero = [name for name, weight in named if weight.ndim > 1 and not bool(weight.any())]
+        zero = [
+            name
+            for name, weight in named
+            if weight.ndim > 1 and not bool(weight.any()) and not _ADAPTER.search(name)
+        ]
         if zero:
             sign = evidence("WGT002", "matrices of zeros", len(zero))
             what = f"{len(zero)} matrices of a pretrained model are all zero."

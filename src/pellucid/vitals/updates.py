@@ -168,7 +168,7 @@ class Updates:
 
     def _profile(self, names: list[str], norms: Tensor, tape: Tape) -> None:
         blocks = tuple(self._anatomy.blocks)
-        if len(blocks) < 2:
+        if len(blocks) < 2 or all(depth is None for depth in self._depth.values()):
             return
         which, depth = self._inside(names, norms.device)
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
