@@ -13,7 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pellucid.diagnosis import small_twin
 from pellucid.errors import ConfigError
+from pellucid.model import MultiHeadAttention, assemble
+from pellucid.presets import find
 from pellucid.vitals import Probe, Sign, Watch, rows, told, undisturbed, watch
 from support.foreign import VOCAB, Model, adam, bits, ids_of, loss_of, made
 
@@ -377,3 +380,17 @@ def test_rows_show_the_gravest_sign_and_always_the_five_equations() -> None:
     assert found[1].sign.id == "loss.value"
     assert told(found[0]).startswith("1 softmax        watch  attention.entropy 1  in w")
     assert told(found[2]).endswith("not measured")
+
+
+def test_attention_whose_forward_was_replaced_is_missing_and_breaks_nothing() -> None:
+    model = assemble(small_twin(find("llama2-7b").model), seed=0)
+    for layer in model.modules():
+        if isinstance(layer, MultiHeadAttention):
+            layer.forward = lambda x, *rest, _out=layer.output, **more: _out(x)  # pyright: ignore
+    optimizer = adam(model)
+    ids = torch.arange(40).view(2, 20) % VOCAB
+    with watch(model, optimizer, probe=Probe(lambda: model(ids[:, :-1]), ids[:, 1:])) as w:
+        loss_of(model, ids).backward()
+        optimizer.step()
+    assert "attention.max_logit" in w.missing
+    assert "stream.rms" in by_id(w)
