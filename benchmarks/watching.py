@@ -5,8 +5,9 @@
 Whole updates of the default run (`nano`: 8 rows of 256 tokens of the standard library's
 documentation, optimiser's step included), watched and not, in turns of some updates each, in one
 process. Once with the budget of 2% that is the default, once with looks at their full rate,
-whatever they cost. In processor time with one thread, which a busy machine disturbs less than wall
-time.
+whatever they cost. Which of a pair goes first alternates, and what counts is the median of the
+pairs' ratios: what else the machine does changes slowly beside a pair. In wall time, and in
+processor time of this process with one thread, which a busy machine disturbs less.
 
 Comes in: nothing. Goes out: medians over pairs of turns, and a dated JSON file under
 benchmarks/results/.
@@ -15,6 +16,7 @@ benchmarks/results/.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -36,14 +38,14 @@ from pellucid.presets import find
 from pellucid.text import Order
 from pellucid.training.step import update
 from pellucid.vitals import watch
-from pellucid.vitals.trainer import probe_of
+from pellucid.vitals.job_rows import probe_of
 
 HERE = Path(__file__).parent
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=8, help="turns of each kind")
+    parser.add_argument("--pairs", type=int, default=12, help="turns of each kind")
     parser.add_argument("--updates", type=int, default=50, help="updates in a turn")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -69,19 +71,20 @@ def main() -> None:
 def measure(
     order: Order, vocab_size: int, share: float | None, pairs: int, updates: int
 ) -> dict[str, Any]:
-    """Processor seconds of an update, watched and not, and the ratio of each pair of turns."""
+    """Seconds of an update, watched and not, and the ratios of pairs of turns, by both clocks."""
     run = find("nano")
     model = assemble(replace(run.model, vocab_size=vocab_size), seed=1)
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters())
     objective, blocked = NextToken(), torch.zeros(())
     probe = probe_of(model, order.batch(0, 2))
     watched = watch(model, optimiser.parts, probe=probe, max_overhead=share)
-    times: dict[bool, list[float]] = {True: [], False: []}
+    times: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     place = 0
 
-    def turn() -> float:
+    def turn() -> tuple[float, float]:
         nonlocal place
-        started = time.process_time()
+        gc.collect()
+        started, began = time.process_time(), time.perf_counter()
         for _ in range(updates):
             update(
                 model,
@@ -96,7 +99,8 @@ def measure(
                 precision="bfloat16",
             )
             place += 8
-        return (time.process_time() - started) / updates
+        processor, wall = time.process_time() - started, time.perf_counter() - began
+        return processor / updates, wall / updates
 
     turn()  # warms up
     for pair in range(pairs):
@@ -104,15 +108,30 @@ def measure(
         for is_watched in (False, True) if pair % 2 else (True, False):
             with watched if is_watched else nullcontext():
                 times[is_watched].append(turn())
-    ratios = sorted(w / p for w, p in zip(times[True], times[False], strict=True))
     return {
-        "seconds": statistics.median(times[False]),
-        "watched_seconds": statistics.median(times[True]),
-        "overhead_median": statistics.median(ratios) - 1,
-        "overhead_of_sums": sum(times[True]) / sum(times[False]) - 1,
-        "overhead_range": [ratios[0] - 1, ratios[-1] - 1],
+        "processor": compared(
+            [watched for watched, _ in times[True]], [alone for alone, _ in times[False]]
+        ),
+        "wall": compared(
+            [watched for _, watched in times[True]], [alone for _, alone in times[False]]
+        ),
         "said_by_itself": watched.cost.share,
         "looks": watched.cost.looks,
+        "updates": 2 * pairs * updates,
+    }
+
+
+def compared(watched: list[float], alone: list[float]) -> dict[str, Any]:
+    """Pair by pair: how much longer the watched turn took."""
+    ratios = sorted(w / p - 1 for w, p in zip(watched, alone, strict=True))
+    quarter = len(ratios) // 4
+    return {
+        "seconds": statistics.median(alone),
+        "watched_seconds": statistics.median(watched),
+        "overhead_median": statistics.median(ratios),
+        "overhead_middle_half": [ratios[quarter], ratios[-1 - quarter]],
+        "overhead_range": [ratios[0], ratios[-1]],
+        "overhead_of_sums": sum(watched) / sum(alone) - 1,
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 import support.shapes  # noqa: F401  the hook below looks it up by name
@@ -19,8 +20,11 @@ install_import_hook(
     "support.shapes.check",
 )
 
-# Child processes of the tests must not fight over the cores.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Child processes of the tests must not fight over the cores, nor tests that run side by side.
+_SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
+os.environ.setdefault("OMP_NUM_THREADS", "1" if _SIDE_BY_SIDE else "2")
+if _SIDE_BY_SIDE:
+    torch.set_num_threads(1)
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
 

@@ -363,7 +363,7 @@ def test_a_directory_is_no_run_that_could_go_on(
 
 def test_nothing_is_published_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", str(tmp_path), str(tmp_path / "run")]) == 2
-    assert "is no published model" in capsys.readouterr().err
+    assert "is no published model" in " ".join(capsys.readouterr().err.split())
 
 
 INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {

@@ -70,7 +70,7 @@ def test_run_is_checked_with_a_text(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("words", "says"),
     [
         (["check", "no-such-thing"], "neither a folder"),
-        (["check", "gpt2", "text.txt"], "has no tokenizer yet"),
+        (["check", "gpt2", "no-such-text.txt"], "no-such-text.txt"),
         (["check", "gpt2", "--ignore", "ABC123"], "no finding has the code ABC123"),
     ],
 )

@@ -14,6 +14,7 @@ from pellucid.version import __version__
 VERBS = (
     "train",
     "check",
+    "diagnose",
     "generate",
     "fill",
     "embed",

@@ -35,4 +35,7 @@ def test_healthy_twin_of_a_fault_is_silent(name: str) -> None:
 
 
 def test_every_code_of_the_register_has_a_fault_that_it_names() -> None:
-    assert {fault.code for fault in FAULTS.values()} == set(register())
+    codes = list(register())
+    before_training = codes[: codes.index("RND002") + 1]  # then come those of causes
+    of_probes = {code for code in before_training if not code.startswith("LOG")}
+    assert {fault.code for fault in FAULTS.values()} == of_probes

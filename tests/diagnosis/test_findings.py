@@ -27,6 +27,7 @@ from pellucid.diagnosis import (
 from pellucid.errors import ConfigError, PellucidError
 from support.faults import FAULTS, text
 
+OF_PROBES = {fault.code for fault in FAULTS.values()}
 PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 
 
@@ -115,3 +116,23 @@ def test_module_without_logits_is_refused() -> None:
 
 def test_room_is_there_from_the_root() -> None:
     assert pellucid.diagnosis is diagnosis
+
+
+def test_numbers_that_are_judged_by_are_those_of_the_words() -> None:
+    """Both ways, but for counts that are none or one by definition."""
+    number = r"(?<![\w.-])\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\w)"
+    for code, told in register().items():
+        said = {float(each) for each in re.findall(number, told.threshold)}
+        known = set(told.limits.values())
+        if code in OF_PROBES or code.startswith("LOG"):
+            assert known <= said, f"{code}: {known - said} is not in {told.threshold!r}"
+            assert said - known <= {0.0, 1.0, 2.0}, f"{code}: {said - known}"
+
+
+def test_every_limit_is_read_by_somebody() -> None:
+    """A number in the register that no line reads would be a second truth."""
+    room = Path(diagnosis.__file__).parent
+    lines = "".join(path.read_text("utf-8") for path in room.rglob("*.py"))
+    for code, told in register().items():
+        for name in told.limits if code in OF_PROBES else ():
+            assert f'"{name}"' in lines or f"'{name}'" in lines, f"{code}: {name}"

@@ -10,6 +10,7 @@ import torch
 from pellucid import config
 from pellucid.diagnosis import check, declare, small_twin
 from pellucid.model import assemble
+from pellucid.optim import assemble_optimiser
 from pellucid.presets import FAMILIES, PRESETS
 from support.faults import mean_loss, next_tokens, text
 from support.models import ENCODERS, PAIRS, VARIANTS, build
@@ -68,3 +69,11 @@ def test_twin_keeps_the_kinds_and_is_small() -> None:
             assert type(ours.feed_forward) is type(theirs.feed_forward)
             assert [type(a) for a in ours.pattern] == [type(a) for a in theirs.pattern]
         assert sum(p.numel() for p in assemble(twin, seed=0).parameters()) < 1_000_000
+
+
+def test_model_with_the_optimiser_of_the_default_preset_is_passed_in_silence() -> None:
+    # Muon has numbers of its own, which torch's copies of an optimiser leave behind
+    model = assemble(replace(small_twin(PRESETS["nano"].model), vocab_size=64), seed=0)
+    optimizer = assemble_optimiser(PRESETS["nano"].optimiser, model.named_parameters())
+    findings = check(model, text(), optimizer=optimizer, declared=declare(pretrained=False))
+    assert [each.text() for each in findings] == []

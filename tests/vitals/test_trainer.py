@@ -140,7 +140,8 @@ def test_a_learning_rate_far_too_low_is_a_loss_that_learns_nothing() -> None:
 def test_an_eps_that_swallows_the_gradient_is_told_from_a_low_rate() -> None:
     run = replace(small(), optimiser=adam(3e-3, eps=0.1))
     found = words(run_job(job_of(run, steps=40), [EVERYTHING]))
-    assert found == {"update.effective_step": {"sick"}}
+    assert set(found) == {"update.effective_step"}
+    assert "sick" in found["update.effective_step"]
 
 
 def test_a_residual_that_is_detached_cuts_the_gradient_by_depth() -> None:
@@ -161,6 +162,8 @@ def test_no_residual_at_all_is_a_vanishing_gradient() -> None:
     run = replace(small(residual=config.NoResidual(), n_layers=6), optimiser=adam(3e-3))
     found = words(run_job(job_of(run, steps=40), [EVERYTHING]))
     assert found["gradient.depth_ratio"] == {"sick"}
+    # outputs that begin at zero let nothing through at all
+    assert found["gradient.zeros"] == {"sick"}
 
 
 def test_weights_that_begin_too_large_are_seen_in_the_loss_and_in_softmax() -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pellucid.runs import Run
     from pellucid.training import Event
 
+#: The words for a vital sign, the gravest last; empty where nothing was measured.
+_WORDS = ("", "calm", "watch", "sick")
+
 
 class Result:
     """An observer that keeps the last word on each thing."""
@@ -26,9 +29,11 @@ class Result:
         self.facts: dict[str, Any] = {}
         self.resume_command = ""
         self.best = ""
+        self.gravest: dict[str, str] = {}
+        self.watching = ""
 
     def __call__(self, event: Event) -> None:
-        from pellucid.training import CheckpointSaved, Evaluated, Logged, Sampled
+        from pellucid.training import CheckpointSaved, Evaluated, Logged, Sampled, Vitals
 
         self.facts["step"] = event.step
         match event:
@@ -43,6 +48,11 @@ class Result:
                 self.best = event.path if event.best else self.best
                 folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
                 self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
+            case Vitals():
+                self.facts["vitals"] = dict(event.rows)
+                for name, word in event.rows:
+                    self.gravest[name] = max(self.gravest.get(name, ""), word, key=_WORDS.index)
+                self.watching = _cost(event.cost)
             case _:
                 pass
 
@@ -67,6 +77,7 @@ def _say_what_next(run: Run, result: Result) -> None:
             *(f"    {line}" for line in _lines_of(facts["continuation"])),
             "",
         ]
+    lines += _vitals(result, folder)
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
@@ -81,6 +92,29 @@ def _say_what_next(run: Run, result: Result) -> None:
             f"the best model is kept: {_commands(run, best, facts)[0]}",
         ]
     print("\n".join(lines))
+
+
+def _vitals(result: Result, folder: str) -> list[str]:
+    """What was seen of the five equations, and what it took to see it."""
+    if not result.gravest:
+        return []
+    now = result.facts["vitals"]
+    found = [
+        f"{name} {'is' if now[name] == word else 'was'} {word}"
+        for name, word in result.gravest.items()
+        if word not in ("", "calm")
+    ]
+    lines = [f"vital signs: {', '.join(found) or 'calm throughout'}", result.watching]
+    lines += [f"    pellucid vitals {folder} --why"] if found else []
+    return [*filter(None, lines), ""]
+
+
+def _cost(cost: tuple[float, float, int] | None) -> str:
+    """What watching took, where that is known."""
+    if cost is None or not cost[1]:
+        return ""
+    seconds, training, looks = cost
+    return f"watching took {seconds:.2f} s, {seconds / training:.1%} of training, in {looks} looks"
 
 
 def _goes_on(run: Run) -> bool:

@@ -14,6 +14,7 @@ from pellucid.cli.outcome import Result, say_outcome
 from pellucid.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
+    from pellucid.runs import Run
     from pellucid.training import Observer, Watcher
 
 
@@ -52,28 +53,38 @@ def add_run_flags(parser: Any) -> None:
 
 def train_as_said(arguments: argparse.Namespace, paths: Sequence[str], **choices: Any) -> None:
     """Train what the flags and `choices` describe; then say what came of it."""
+    with observed(arguments) as (result, observers):
+        run = begin_as_said(arguments, paths, observers, **choices)
+    say_outcome(run, result, as_json=arguments.json)
+
+
+def begin_as_said(
+    arguments: argparse.Namespace,
+    paths: Sequence[str],
+    observers: Sequence[Observer],
+    **choices: Any,
+) -> Run:
+    """Train what the flags and `choices` describe."""
     from pellucid import runs
 
-    with observed(arguments) as (result, observers):
-        run = runs.train(
-            paths,
-            field=arguments.field,
-            preset=arguments.preset,
-            config_file=arguments.config,
-            out=arguments.out,
-            steps=arguments.steps,
-            tokens=arguments.tokens,
-            minutes=arguments.minutes,
-            epochs=arguments.epochs,
-            seed=arguments.seed,
-            device=arguments.device,
-            settings=arguments.set,
-            observers=observers,
-            watchers=watchers_for(arguments),
-            show=not arguments.json,
-            **choices,
-        )
-    say_outcome(run, result, as_json=arguments.json)
+    return runs.train(
+        paths,
+        field=arguments.field,
+        preset=arguments.preset,
+        config_file=arguments.config,
+        out=arguments.out,
+        steps=arguments.steps,
+        tokens=arguments.tokens,
+        minutes=arguments.minutes,
+        epochs=arguments.epochs,
+        seed=arguments.seed,
+        device=arguments.device,
+        settings=arguments.set,
+        observers=observers,
+        watchers=watchers_for(arguments),
+        show=not arguments.json,
+        **choices,
+    )
 
 
 @contextmanager

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.outcome import say_outcome
 from pellucid.cli.output import add_json
-from pellucid.cli.run_flags import add_run_flags, observed, train_as_said, watchers_for
+from pellucid.cli.prove import add_prove_flags
+from pellucid.cli.prove_on_alarm import train_with_alarm
+from pellucid.cli.run_flags import add_run_flags, begin_as_said, observed, watchers_for
 from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.runs import Run
+    from pellucid.training import Interrupts, Observer
 
 #: Flags that a run which is resumed has answered already.
 _OF_A_NEW_RUN = (
@@ -71,7 +78,14 @@ def add_to(verbs: Any) -> None:
         action="store_true",
         help="resume even where this machine cannot compute bit for bit as before",
     )
+    parser.add_argument(
+        "--prove-on-alarm",
+        action="store_true",
+        help="when a vital sign stays sick, stop, name the cause, try fixes on forks, and offer "
+        "the one that helps",
+    )
     add_run_flags(parser)
+    add_prove_flags(parser)
     add_json(parser)
     parser.set_defaults(
         call=call, when_stopped="at once; nothing was saved since the last checkpoint"
@@ -80,30 +94,68 @@ def add_to(verbs: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Train or resume; then say what came of it and what can be done with it."""
-    if arguments.resume is None:
-        train_as_said(
-            arguments,
-            arguments.paths,
-            objective=arguments.objective,
-            start=arguments.start,
-            reward=arguments.reward,
-            lora=arguments.lora,
-            columns=[name for given in arguments.columns for name in given.split(",")],
-        )
+    if arguments.resume is not None:
+        _branch_or_refuse(arguments)
+    begin = _resumed if arguments.resume is not None else _begun
+    if arguments.prove_on_alarm:
+        if arguments.no_vitals:
+            raise ConfigError("--prove-on-alarm: vital signs give the alarm; leave --no-vitals out")
+        train_with_alarm(arguments, begin)
         return
+    with observed(arguments) as (result, observers):
+        run = begin(arguments, observers)
+    say_outcome(run, result, as_json=arguments.json)
+
+
+def _begun(
+    arguments: argparse.Namespace,
+    observers: Sequence[Observer],
+    interrupts: Interrupts | None = None,
+) -> Run:
+    return begin_as_said(
+        arguments,
+        arguments.paths,
+        observers,
+        objective=arguments.objective,
+        start=arguments.start,
+        reward=arguments.reward,
+        lora=arguments.lora,
+        columns=[name for given in arguments.columns for name in given.split(",")],
+        interrupts=interrupts,
+    )
+
+
+def _resumed(
+    arguments: argparse.Namespace,
+    observers: Sequence[Observer],
+    interrupts: Interrupts | None = None,
+) -> Run:
     from pellucid import runs
 
+    return runs.resume(
+        arguments.resume,
+        reward=arguments.reward,
+        observers=observers,
+        watchers=watchers_for(arguments),
+        show=not arguments.json,
+        allow_drift=arguments.allow_drift,
+        interrupts=interrupts,
+    )
+
+
+def _branch_or_refuse(arguments: argparse.Namespace) -> None:
+    """With --config and --out the run goes on there under that config; the other one stays."""
+    given = arguments.config, arguments.out
+    if None in given:
+        _refuse_with_resume(arguments)
+        return
+    from pellucid import runs
+    from pellucid.runs.choose import choose
+
+    arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
-    with observed(arguments) as (result, observers):
-        run = runs.resume(
-            arguments.resume,
-            reward=arguments.reward,
-            observers=observers,
-            watchers=watchers_for(arguments),
-            show=not arguments.json,
-            allow_drift=arguments.allow_drift,
-        )
-    say_outcome(run, result, as_json=arguments.json)
+    run = choose(config_file=given[0])
+    arguments.resume = str(runs.branch(arguments.resume, run, given[1]))
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
@@ -114,5 +166,6 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
     if given:
         raise ConfigError(
             f"--resume takes everything from the run, so {', '.join(given)} cannot be given with "
-            "it: leave it out, or start a new run"
+            "it: leave it out, or start a new run; to go on under another config in another "
+            "folder, give both --config and --out"
         )

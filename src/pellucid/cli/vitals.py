@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import RunError
+
+if TYPE_CHECKING:
+    from pellucid.vitals import Rule
 
 
 def add_to(verbs: Any) -> None:
@@ -21,6 +25,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--all", action="store_true", help="draw every sign, not one of each row")
+    parser.add_argument("--why", action="store_true", help="the rule behind each row's word, alone")
     parser.add_argument("--out", metavar="FILE", help="where to (default: vitals.html in the run)")
     add_json(parser)
     parser.set_defaults(call=call)
@@ -31,7 +36,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
     from pellucid.report import Said, vitals_page
     from pellucid.training import Vitals
-    from pellucid.vitals import chart, rules_of
+    from pellucid.vitals import chart, explained, rules_of
 
     folder, _ = runs.existing_folder(Path(arguments.run))
     events = [event for event in runs.read_events(folder.metrics) if isinstance(event, Vitals)]
@@ -41,6 +46,10 @@ def call(arguments: argparse.Namespace) -> None:
             "far enough; `pellucid train --resume` watches it from here on"
         )
     rules = rules_of()
+    columns = min(shutil.get_terminal_size().columns, 100)
+    if arguments.why and not arguments.json:
+        print("\n".join(explained(events, rules, columns=columns)))
+        return
     said = {
         id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
         for id, rule in rules.items()
@@ -62,8 +71,12 @@ def call(arguments: argparse.Namespace) -> None:
             }
             for id, equation, value, word, step, at in last.signs
         ]
-        print_json({"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)})
+        facts = {"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)}
+        print_json(facts | {"rules": _rules(rules)} if arguments.why else facts)
         return
-    columns = min(shutil.get_terminal_size().columns, 100)
     print("\n".join(chart(events, rules, columns=columns, every=arguments.all)))
     print(f"\n{file}: the same as a page")
+
+
+def _rules(rules: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
+    return {id: {"rule": rule.told, "source": rule.source} for id, rule in rules.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import tomllib
 import types
 import typing
@@ -83,7 +84,7 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
     tag = table.pop("kind", kind.__name__)
     if tag != kind.__name__:
         raise ConfigError(f"{at}: kind is {tag!r}, but only {kind.__name__} can stand here")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     has = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
     for key in table:
@@ -104,6 +105,12 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
         return kind(**values)
     except ConfigError as error:
         raise ConfigError(f"{_said(at)}{error}") from None
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    """The types of a class's fields, looked up once."""
+    return typing.get_type_hints(kind)
 
 
 def _decode_literal(choices: tuple[Any, ...], data: object, at: str) -> object:

@@ -26,6 +26,7 @@ from pellucid.diagnosis.asserting import (
 from pellucid.diagnosis.check import check
 from pellucid.diagnosis.data import Examples, examples
 from pellucid.diagnosis.declared import Declared, declare
+from pellucid.diagnosis.diagnose import diagnose
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Code,
@@ -42,9 +43,16 @@ from pellucid.diagnosis.finding import (
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.logs import history_of_log, is_log
+from pellucid.diagnosis.logs_unsaid import unsaid
 from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
 from pellucid.diagnosis.named import Checked, check_named
 from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.of_run import history_of_run
+from pellucid.diagnosis.of_watch import history_of_watch
+from pellucid.diagnosis.prescriptions import Prescription, prescriptions
+from pellucid.diagnosis.proof import Proof, Trial
+from pellucid.diagnosis.prove import Advance, prove
 from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
 from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
 from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
@@ -55,6 +63,7 @@ from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, 
 
 __all__ = [
     "SEVERITIES",
+    "Advance",
     "Checked",
     "Code",
     "Declared",
@@ -64,10 +73,13 @@ __all__ = [
     "Finding",
     "History",
     "Points",
+    "Prescription",
+    "Proof",
     "Reading",
     "Reported",
     "Severity",
     "Subject",
+    "Trial",
     "assert_all_parameters_learn",
     "assert_causal",
     "assert_documents_apart",
@@ -87,10 +99,16 @@ __all__ = [
     "check",
     "check_named",
     "declare",
+    "diagnose",
     "evidence",
     "examples",
     "found",
+    "history_of_log",
+    "history_of_run",
+    "history_of_watch",
+    "is_log",
     "limit",
+    "prescriptions",
     "probe_batch",
     "probe_causality",
     "probe_chance",
@@ -116,9 +134,11 @@ __all__ = [
     "probe_ties",
     "probe_tokenizer",
     "probe_weights",
+    "prove",
     "reaches",
     "register",
     "small_twin",
     "undisturbed",
+    "unsaid",
     "without",
 ]

@@ -71,7 +71,28 @@ def check(
     """
     ignored = tuple(ignore)
     without([], ignored)
-    data = None if ids is None else examples(ids, labels)
+    return check_examples(
+        model,
+        None if ids is None else examples(ids, labels),
+        optimizer=optimizer,
+        tokenizer=tokenizer,
+        loss=loss,
+        declared=declared,
+        ignore=ignored,
+    )
+
+
+def check_examples(
+    model: nn.Module,
+    data: Examples | None,
+    *,
+    optimizer: Any | None = None,
+    tokenizer: Any | None = None,
+    loss: Reported | None = None,
+    declared: Declared | None = None,
+    ignore: Iterable[str] = (),
+) -> list[Finding]:
+    """As `check`, of data that are `Examples` already: with padding, or with what is looked at."""
     findings = probe_numbers(model)
     subject = Subject(model, declared)
     data = None if data is None else data.on(subject.device)
@@ -84,7 +105,7 @@ def check(
     if not any(each.code in ("WGT001", "NUM004") for each in findings):
         findings += _of_the_model(subject, data, optimizer)
         findings += [] if data is None else _of_the_data(subject, data, tokenizer, loss)
-    return without(_once(findings), ignored)
+    return without(_once(findings), ignore)
 
 
 def _of_the_model(subject: Subject, data: Examples | None, optimizer: Any) -> list[Finding]:
@@ -115,8 +136,8 @@ def _of_the_data(
 def _small(subject: Subject, data: Examples) -> Examples:
     """The first rows of the first batch, no longer than the model takes."""
     cut = (slice(0, _ROWS), slice(0, min(_TOKENS, subject.context or _TOKENS)))
-    labels, padding = (None if t is None else t[cut] for t in (data.labels, data.padding))
-    return Examples((data.ids[cut],), labels, padding)
+    rest = (data.labels, data.padding, data.source, data.source_padding)
+    return Examples((data.ids[cut],), *(None if each is None else each[cut] for each in rest))
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:

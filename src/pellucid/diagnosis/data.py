@@ -22,11 +22,16 @@ ENOUGH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Batches of ids, and of the first one the labels; `padding` is True where a token is real."""
+    """Batches of ids, and of the first one the labels; `padding` is True where a token is real.
+
+    `source` is what an encoder is given beside ids, which are then the decoder's.
+    """
 
     batches: tuple[Tensor, ...]
     labels: Tensor | None = None
     padding: Tensor | None = None
+    source: Tensor | None = None
+    source_padding: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -35,8 +40,9 @@ class Examples:
 
     def on(self, device: torch.device) -> Examples:
         """The same, where the model is."""
-        labels, padding = (None if t is None else t.to(device) for t in (self.labels, self.padding))
-        return Examples(tuple(each.to(device) for each in self.batches), labels, padding)
+        rest = (self.labels, self.padding, self.source, self.source_padding)
+        moved = (None if each is None else each.to(device) for each in rest)
+        return Examples(tuple(each.to(device) for each in self.batches), *moved)
 
 
 def examples(

@@ -27,7 +27,8 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 class Code:
     """What the register says of a code: words for people, a threshold and where it comes from.
 
-    `limits` are the numbers in the threshold that the code is judged by, by their names.
+    `limits` are the numbers in the threshold that the code is judged by, by their names. `explains`
+    are signs and codes that it brings about; a pattern may end in `*`.
     """
 
     code: str
@@ -38,6 +39,7 @@ class Code:
     source: str
     fix: str
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    explains: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

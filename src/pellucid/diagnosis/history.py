@@ -32,7 +32,9 @@ class Facts:
 
     `learning_rate` is the highest there was. `norm` is where norms stand in a block. `decays` says
     which parameters weight decay takes: all, or matrices alone. `unigram` and `bigram` are the
-    entropies of the labels, in nats.
+    entropies of the labels, in nats. `score_scale` is what scores of attention are multiplied by,
+    in units of 1 / sqrt(d_head). `frozen` is the share of parameters that are not
+    trained, `norm_eps` the largest eps of the norms.
     """
 
     vocab_size: int | None = None
@@ -55,6 +57,11 @@ class Facts:
     weights: str | None = None
     pretrained: bool | None = None
     objective: str | None = None
+    d_model: int | None = None
+    final_norm: bool | None = None
+    score_scale: float | None = None
+    frozen: float | None = None
+    norm_eps: float | None = None
     unigram: float | None = None
     bigram: float | None = None
 

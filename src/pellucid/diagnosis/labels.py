@@ -9,12 +9,9 @@ from typing import Any
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import Examples, alignment
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.subject import Subject
 
-#: A shift is the labels' own when this share of them agrees with it.
-_AGREES = 0.9
-_FEW = 0.10
 _CODES = {0: "LOS001", 2: "LOS002"}
 _SAID = {
     0: "Each label is the token it stands at: the model is asked to repeat what it sees.",
@@ -34,16 +31,18 @@ def expected_shift(subject: Subject) -> int:
 def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
     """Whether labels stand 0, 1 or 2 places from the inputs, against where they have to."""
     labels = data.labels
-    if labels is None or not subject.causal or subject.has_encoder_and_decoder:
+    if labels is None or not subject.causal:
+        return []
+    if subject.has_encoder_and_decoder and data.source is None:
         return []
     if not bool((labels != IGNORED).any()):
         return []  # of this, another probe
-    matches = alignment(data.ids, labels)
+    matches, agree = alignment(data.ids, labels), limit("LOS001", "agree")
     best, wanted = max(matches, key=lambda s: matches[s]), expected_shift(subject)
-    if matches[wanted] >= _AGREES or bool((data.ids == data.ids[0, 0]).all()):
+    if matches[wanted] >= agree or bool((data.ids == data.ids[0, 0]).all()):
         return []
     seen = [evidence("LOS001", f"labels = ids {s} places on", matches[s]) for s in matches]
-    if matches[best] < _AGREES:
+    if matches[best] < limit("LOS003", "share"):
         return [
             found(
                 "LOS003",
@@ -62,7 +61,8 @@ def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
     """Which share of the places is asked for anything at all."""
     if data.labels is None or not subject.causal:
         return []
-    share = float((data.labels != IGNORED).double().mean())
+    asked = (data.labels != IGNORED).double()
+    share = float(asked.mean() if data.padding is None else asked[data.padding.bool()].mean())
     if share == 0:
         return [
             found(
@@ -72,7 +72,7 @@ def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
                 where="labels",
             )
         ]
-    if share >= _FEW:
+    if share >= limit("LOS004", "share"):
         return []
     return [
         found(

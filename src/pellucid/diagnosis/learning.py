@@ -13,16 +13,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.steps import Seen, adam, few_steps, held, loss_of, torch_optimizers
 from pellucid.diagnosis.subject import Subject
 from pellucid.typed import backward
 
 #: Stands beside the way from ids to logits in BERT and its kin: trained with another head.
 _BESIDE = re.compile(r"(^|\.)pooler(\.|$)")
-_STAYED = 0.2
-_LEARNT = 0.5
-_N_UPDATES = 60
 _RATES = (3e-3, 3e-4, 2e-2)
 #: A batch whose loss is below this is known already.
 _KNOWN = 0.05
@@ -72,7 +69,7 @@ def _of_zero_rate(optimizer: Any) -> list[Finding]:
 
 
 def _of_half(seen: Seen) -> list[Finding]:
-    lost = {name: share for name, share in seen.stayed.items() if share > _STAYED}
+    lost = {name: share for name, share in seen.stayed.items() if share > limit("NUM001", "share")}
     if not lost:
         return []
     worst = max(lost, key=lambda name: lost[name])
@@ -148,13 +145,13 @@ def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     for rate in _RATES:
         first, reached = _overfitted(subject, batch, rate)
         last = min(last, reached)
-        if last <= _LEARNT * first or first < _KNOWN:
+        if last <= limit("LRN001", "share") * first or first < _KNOWN:
             return []
     return [
         found(
             "LRN001",
-            f"{_N_UPDATES} updates on one batch of {batch.numel()} tokens brought its loss from "
-            f"{first:.3f} to {last:.3f} only.",
+            f"{limit('LRN001', 'updates'):.0f} updates on one batch of {batch.numel()} tokens "
+            f"brought its loss from {first:.3f} to {last:.3f} only.",
             evidence("LRN001", "loss after / loss before", last / first),
             confidence=0.8,
         )
@@ -167,7 +164,7 @@ def _overfitted(subject: Subject, batch: Tensor, rate: float) -> tuple[float, fl
         trained = [p for p in subject.model.parameters() if p.requires_grad]
         learner = adam(trained, rate)
         losses: list[Tensor] = []
-        for step in range(_N_UPDATES):
+        for step in range(round(limit("LRN001", "updates"))):
             learner.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10)
             for parameter in trained:
                 parameter.grad = None

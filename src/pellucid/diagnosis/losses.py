@@ -17,7 +17,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import Examples, cross_entropy, targets_for
 from pellucid.diagnosis.ends import find_ends
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.labels import expected_shift
 from pellucid.diagnosis.outputs import loss_in
 from pellucid.diagnosis.subject import Subject
@@ -25,10 +25,7 @@ from pellucid.diagnosis.subject import Subject
 #: The loss that is reported: a number, or a function of (logits, labels) or (model, ids, labels).
 Reported = float | Callable[..., Any]
 
-_OFF = 0.01
-_OFF_IN_HALF = 0.03
-_APART = 0.3
-_ABOVE_CHANCE = 1.0
+#: How far apart logits are spread to see mistakes.
 _LOUD = 2.0
 
 
@@ -63,15 +60,24 @@ def reported_loss(
     return None if given is None else float(given)
 
 
+def _logits(subject: Subject, data: Examples) -> Tensor:
+    return subject.outputs(
+        data.ids,
+        padding=_padding(subject, data),
+        source=data.source,
+        source_padding=data.source_padding,
+    )
+
+
 def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -> list[Finding]:
     """Whether the reported loss is the mean cross-entropy of the supervised places.
 
     Where it is not, the usual mistakes are computed too, and the one that gives it is named.
     """
-    if not subject.has_logits or subject.has_encoder_and_decoder:
+    if not _has_outputs(subject, data):
         return []
     with subject.as_is(), torch.no_grad():
-        logits = subject.outputs(data.ids, padding=_padding(subject, data))
+        logits = _logits(subject, data)
         if not isinstance(loss, int | float):
             logits = _louder(subject, data, logits)
         told = reported_loss(subject, data, logits, loss)
@@ -79,7 +85,8 @@ def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -
     if told is None or not bool((targets != IGNORED).any()):
         return []
     own = cross_entropy(logits, targets)
-    allowed = _OFF if logits.dtype in (torch.float32, torch.float64) else _OFF_IN_HALF
+    whole = logits.dtype in (torch.float32, torch.float64)
+    allowed = limit("LOS005", "share" if whole else "half")
     if not math.isfinite(told) or not math.isfinite(own):
         return []  # of what is not finite, another probe
     if abs(told - own) <= allowed * max(own, 0.1):
@@ -108,7 +115,7 @@ def _louder(subject: Subject, data: Examples, logits: Tensor) -> Tensor:
     if ends is None or loud >= _LOUD or loud == 0:
         return logits
     ends[1].data.mul_(_LOUD / loud)
-    return subject.outputs(data.ids, padding=_padding(subject, data))
+    return _logits(subject, data)
 
 
 def _explained(
@@ -155,16 +162,17 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
 
     What is trained is below; so a low loss is no finding unless `declare(pretrained=False)`.
     """
-    if not subject.has_logits or subject.has_encoder_and_decoder or subject.declared.pretrained:
+    if not _has_outputs(subject, data) or subject.declared.pretrained:
         return []
     with subject.as_is(), torch.no_grad():
-        logits = subject.outputs(data.ids, padding=_padding(subject, data)).float()
+        logits = _logits(subject, data).float()
     targets = true_targets(subject, data)
     if not bool((targets != IGNORED).any()) or not bool(torch.isfinite(logits).all()):
         return []
     loss, chance = cross_entropy(logits, targets), math.log(subject.vocab)
     predicted = chance + float(logits.double().var(dim=-1).mean()) / 2
-    if loss > chance + _ABOVE_CHANCE:
+    others = cross_entropy(_but_its_own(logits, data.ids), targets)
+    if min(loss, others) > chance + limit("INI001", "nats"):
         return [
             found(
                 "INI001",
@@ -175,7 +183,8 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
                 confidence=0.9,
             )
         ]
-    if subject.declared.pretrained is False and subject.causal and loss < predicted - _APART:
+    fresh = subject.declared.pretrained is False and subject.causal
+    if fresh and loss < predicted - limit("INI002", "nats"):
         return [
             found(
                 "INI002",
@@ -187,6 +196,23 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
             )
         ]
     return []
+
+
+def _but_its_own(logits: Tensor, ids: Tensor) -> Tensor:
+    """Logits in which the token that stands there is like the average one.
+
+    A tied head says it loudly before training: the state still is that token's embedding. It is
+    unlearnt in a few updates, and is no fault of the first weights.
+    """
+    if logits.shape[:2] != ids.shape:
+        return logits
+    return logits.scatter(-1, ids[..., None], logits.mean(dim=-1, keepdim=True))
+
+
+def _has_outputs(subject: Subject, data: Examples) -> bool:
+    """Whether there are logits for the data: of two stacks only where the source is there too."""
+    two = subject.has_encoder_and_decoder
+    return subject.has_logits and (not two or data.source is not None)
 
 
 def _padding(subject: Subject, data: Examples) -> Tensor | None:

@@ -6,7 +6,7 @@ know how they are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,23 +16,33 @@ from torch import Tensor
 from pellucid import config
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.counting import parameter_count
-from pellucid.diagnosis.check import check
+from pellucid.diagnosis.check import check, check_examples
 from pellucid.diagnosis.data import targets_for
 from pellucid.diagnosis.declared import Declared
+from pellucid.diagnosis.diagnose import diagnose
 from pellucid.diagnosis.finding import Finding
+from pellucid.diagnosis.handed import handed
+from pellucid.diagnosis.history import History
+from pellucid.diagnosis.of_run import facts_of
 from pellucid.diagnosis.twin import small_twin
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import PRESETS
-from pellucid.runs import Run, load
+from pellucid.runs import Run, learns_from_rows, load
+from pellucid.runs.build import with_vocabulary
 from pellucid.runs.choose import choose
+from pellucid.runs.folder import is_published
+from pellucid.runs.pace import silent
+from pellucid.runs.text import ready_text
 from pellucid.text import Tokenizer
 
 #: A preset or a config of more weights is asked as its small twin.
 _LARGEST = 5_000_000
 _ROWS_OF_A_VOCABULARY = 512
 _ROWS, _BATCHES, _LONGEST = 4, 4, 128
+#: After so many updates a model should beat guessing by far.
+_KNOWS_AFTER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class Checked:
 
 
 def check_named(
-    name: str, text: str | Path | None = None, *, declared: Declared, ignore: Iterable[str] = ()
+    name: str, text: str | Path | None = None, *, declared: Declared, ignore: Sequence[str] = ()
 ) -> Checked:
     """Check what `name` stands for, with the tokens of `text` where one is given.
 
@@ -59,37 +69,103 @@ def check_named(
             f"{name!r} is neither a folder (a run, or a published model), nor a config file, nor "
             f"a preset: presets are {', '.join(PRESETS)}"
         )
-    if text is not None:
-        raise PellucidError(
-            f"{name} has no tokenizer yet, so the text cannot be read as it would: leave the text "
-            "out, or train for a step and check the run"
-        )
-    run = choose(config_file=path) if path.is_file() else choose(preset=name)
-    return _check_config(name, run.model, declared, ignore)
+    paths = [] if text is None else [text]
+    run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
+    if text is None:
+        return _check_config(name, run, declared, ignore)
+    return _check_config_with(name, run, Path(text), declared, ignore)
 
 
-def _check_config(
-    name: str, model: config.Transformer, declared: Declared, ignore: Iterable[str]
-) -> Checked:
-    model = replace(model, vocab_size=model.vocab_size or _ROWS_OF_A_VOCABULARY)
+def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterable[str]) -> Checked:
+    model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
     whole, what = parameter_count(model), f"{name}, untrained"
     if whole > _LARGEST:
         model = small_twin(model)
         what += f": a small twin with the same parts, instead of {whole:,} weights"
     said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    return Checked(what, tuple(check(assemble(model, seed=0), declared=said, ignore=ignore)))
+    findings = check(assemble(model, seed=0), declared=said, ignore=ignore)
+    return Checked(what, tuple(_with_the_config(findings, name, run, said, ignore)))
+
+
+def _check_config_with(
+    name: str, run: config.Run, text: Path, declared: Declared, ignore: Iterable[str]
+) -> Checked:
+    """An untrained model with a tokenizer that is trained on the text, as `train` would."""
+    if isinstance(run.text.corpus, config.Rows):
+        raise PellucidError(
+            f"{name} learns from rows of columns: leave DATA out, or train for a step and check "
+            "the run with them"
+        )
+    tokenizer, _ = ready_text(run.text, silent)
+    model = with_vocabulary(run, tokenizer).model
+    what = f"{name}, untrained"
+    if parameter_count(model) > _LARGEST:
+        model = replace(small_twin(model), vocab_size=model.vocab_size)
+        what += ", as a small twin with the same parts"
+    said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
+    findings, n = _on_text(assemble(model, seed=0), tokenizer, text, said, ignore)
+    findings = _with_the_config(findings, name, run, said, ignore)
+    return Checked(f"{what}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _with_the_config(
+    findings: Sequence[Finding],
+    name: str,
+    run: config.Run,
+    declared: Declared,
+    ignore: Iterable[str],
+) -> list[Finding]:
+    """What probes found, and what the config says by itself before anything is trained."""
+    budget = run.training.budget
+    total = budget.count if isinstance(budget, config.Steps) else None
+    history = History(name=name, facts=facts_of(run, total), findings=tuple(findings), config=run)
+    return diagnose(history, declared=declared, ignore=ignore)
 
 
 def _check_run(
     run: Run, text: str | Path | None, declared: Declared, ignore: Iterable[str]
 ) -> Checked:
-    trained = run.checkpoint.name != "step-0"
-    said = declared if declared.pretrained is not None else replace(declared, pretrained=trained)
+    said = declared
+    if declared.pretrained is None:
+        said = replace(declared, pretrained=_is_trained(run))
     model, tokenizer = run.model, run.tokenizer
     if text is None:
         findings = check(model, tokenizer=tokenizer, declared=said, ignore=ignore)
         return Checked(str(run.folder), tuple(findings))
-    batches = _batches(Path(text), tokenizer, model.context_length)
+    if learns_from_rows(run):
+        batch = handed(run, [str(text)])
+        if isinstance(run.config.objective, config.SupervisedFineTuning):
+            ignore = (*ignore, "LOS004")  # prompts are left out on purpose
+        findings = check_examples(
+            model,
+            batch.examples,
+            tokenizer=tokenizer,
+            loss=batch.loss,
+            declared=said,
+            ignore=tuple(ignore),
+        )
+        n = batch.examples.ids.numel()
+    else:
+        findings, n = _on_text(model, tokenizer, Path(text), said, ignore)
+    return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _is_trained(run: Run) -> bool | None:
+    """Whether a run should know a text: not before its first update, and not soon after."""
+    if is_published(run.folder):
+        return True
+    _, _, step = run.checkpoint.name.rpartition("-")
+    updates = int(step) if step.isdecimal() else _KNOWS_AFTER
+    if updates == 0 and run.config.start is None:
+        return False
+    return True if updates >= _KNOWS_AFTER else None
+
+
+def _on_text(
+    model: Transformer, tokenizer: Tokenizer, text: Path, said: Declared, ignore: Iterable[str]
+) -> tuple[list[Finding], int]:
+    """The findings with the beginning of a text, and how many tokens of it were read."""
+    batches = _batches(text, tokenizer, model.context_length)
     decoder_alone = model.encoder is None and model.has_head
     findings = check(
         model,
@@ -100,8 +176,7 @@ def _check_run(
         declared=said,
         ignore=ignore,
     )
-    n = sum(each.numel() for each in batches)
-    return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
+    return findings, sum(each.numel() for each in batches)
 
 
 def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:

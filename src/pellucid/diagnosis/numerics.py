@@ -11,15 +11,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.sight import moved, tolerance
 from pellucid.diagnosis.steps import torch_optimizers
 from pellucid.diagnosis.subject import HALF, Subject
 from pellucid.typed import named_modules
 
-#: The smallest number above zero that float16 holds, and where its end is near.
-_SMALLEST = 2.0**-24
-_NEAR_MAX = 1e4
 _TABLE = re.compile(r"(^|\.|_)(inv_freq|cos|sin|cos_cached|sin_cached)$")
 
 
@@ -52,7 +49,7 @@ def probe_finite(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
         where = culprits[0] or "the model"
         return [found("NUM004", f"The first is {where}.", sign, where=where)]
     worst = max(largest, key=lambda name: largest[name])
-    if largest[worst] <= _NEAR_MAX:
+    if largest[worst] <= limit("NUM002", "value"):
         return []
     sign = evidence("NUM002", "largest value in float16", largest[worst])
     return [found("NUM002", f"{worst} gives values up to {largest[worst]:.3g}.", sign, where=worst)]
@@ -85,12 +82,12 @@ def _lost_eps(subject: Subject, optimizer: Any | None) -> list[tuple[str, float]
     lost: list[tuple[str, float]] = []
     for name, module in named_modules(subject.model).items():
         eps = getattr(module, "eps", getattr(module, "variance_epsilon", None))
-        if isinstance(eps, float) and 0 < eps < _SMALLEST:
+        if isinstance(eps, float) and 0 < eps < limit("NUM003", "eps"):
             lost.append((name, eps))
     if optimizer is not None:
         groups = (group for each in torch_optimizers(optimizer) for group in each.param_groups)
         told = [float(group["eps"]) for group in groups if "eps" in group]
-        lost += [("optimizer", eps) for eps in told if 0 < eps < _SMALLEST]
+        lost += [("optimizer", eps) for eps in told if 0 < eps < limit("NUM003", "eps")]
     return lost
 
 
@@ -100,7 +97,7 @@ def probe_chance(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     with subject.as_is(), torch.no_grad():
         still, again = subject.outputs(ids), subject.outputs(ids)
     noise = float(moved(still, again).max())
-    if noise > tolerance(still):
+    if noise > tolerance(still, "RND001"):
         return [
             found(
                 "RND001",

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.scores import scores_of, visible
 from pellucid.diagnosis.sight import moved, tolerance
 from pellucid.diagnosis.subject import HALF, Subject
@@ -23,10 +23,6 @@ from pellucid.model import (
     Transformer,
 )
 from pellucid.typed import named_modules
-
-#: Influence below this is none: rounding in float64 is a thousand times smaller.
-_NONE = 1e-12
-_ROUNDING = 1e-6
 
 
 def probe_receptive_field(subject: Subject) -> list[Finding]:
@@ -45,7 +41,8 @@ def probe_receptive_field(subject: Subject) -> list[Finding]:
         )
     influence = moved(before, after)[:, -1]
     first = max(0, time - reach)
-    none = _NONE if before.dtype == torch.float64 else 0.0
+    # rounding in float64 is a thousand times smaller than the limit
+    none = limit("ATT005", "influence") if before.dtype == torch.float64 else 0.0
     blind = [k for k in range(first, time) if float(influence[k]) <= none]
     if not blind:
         return []
@@ -121,10 +118,10 @@ def probe_positions(subject: Subject) -> list[Finding]:
         if _differs_by_place(subject.outputs(same)[0]):
             return []
         scores = scores_of(lambda: subject.outputs(same), subject.length)
-        if any(_spread(each) > _ROUNDING for each in scores):
+        if any(_spread(each) > limit("POS001", "change") for each in scores):
             return []
         swapped = 0.0 if scores else _of_swapping(subject)
-    if swapped > _ROUNDING:
+    if swapped > limit("POS001", "change"):
         return []
     return [
         found(
@@ -141,7 +138,8 @@ def _has_none_by_design(model: Transformer) -> bool:
 
 
 def _differs_by_place(output: Tensor) -> bool:
-    allowed = _ROUNDING if output.dtype == torch.float64 else tolerance(output)
+    exact = output.dtype == torch.float64
+    allowed = limit("POS001", "change") if exact else tolerance(output)
     return float(moved(output[None, :1].expand(1, len(output), -1), output[None]).max()) > allowed
 
 
@@ -178,7 +176,7 @@ def probe_rotary(subject: Subject) -> list[Finding]:
         scores = scores[:1] if _softmax_first(subject) else []
     worst = max(map(_shift, scores), default=0.0)
     rounded = any(b.dtype in HALF for b in subject.model.buffers())
-    if worst <= (3e-2 if rounded else 1e-3):
+    if worst <= limit("POS002", "half" if rounded else "change"):
         return []
     return [
         found(

@@ -11,9 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.diagnosis.data import Examples
-from pellucid.diagnosis.finding import Finding, evidence, found
-
-_UNKNOWN = 0.05
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 
 
 def probe_ids(data: Examples, vocab: int) -> list[Finding]:
@@ -51,7 +49,7 @@ def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) ->
     if data is None or not isinstance(unknown, int):
         return findings
     share = float((data.ids == unknown).double().mean())
-    if share > _UNKNOWN:
+    if share > limit("DAT004", "share"):
         findings.append(
             found(
                 "DAT004",
@@ -94,7 +92,7 @@ def probe_duplicates(data: Examples) -> list[Finding]:
                 f"{twice} of the {len(rows)} rows of a batch are copies of another row of it.",
                 evidence("DAT002", "rows that are copies", twice),
                 where="batches",
-                severity="fault" if twice * 2 >= len(rows) else None,
+                severity="fault" if twice >= limit("DAT002", "half") * len(rows) else None,
             )
         )
     return findings

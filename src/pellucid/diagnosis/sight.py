@@ -9,11 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.subject import HALF, Subject
-
-#: Largest change, relative to the size of the outputs, that is taken for rounding.
-TOLERANCE = 1e-4
 
 
 def moved(before: Tensor, after: Tensor) -> Tensor:
@@ -24,9 +21,9 @@ def moved(before: Tensor, after: Tensor) -> Tensor:
     return (after - before).abs().amax(dim=-1) / size
 
 
-def tolerance(output: Tensor) -> float:
-    """What is taken for rounding in outputs of this type."""
-    return 1e-2 if output.dtype in HALF else TOLERANCE
+def tolerance(output: Tensor, code: str = "ATT001") -> float:
+    """The largest change, relative to the size of outputs of this type, taken for rounding."""
+    return limit(code, "half" if output.dtype in HALF else "change")
 
 
 def probe_causality(subject: Subject) -> list[Finding]:
@@ -81,7 +78,7 @@ def probe_batch(subject: Subject) -> list[Finding]:
     with subject.awake():
         before, after = subject.outputs(ids), subject.outputs(others)
     worst = float(moved(before, after)[0].max())
-    if not worst > tolerance(before):
+    if not worst > tolerance(before, "ATT002"):
         return []
     return [
         found(
@@ -118,7 +115,7 @@ def probe_padding(subject: Subject) -> list[Finding]:
             )
         ]
     worst = float(moved(*(_without_nan(each) for each in (before, after)))[judged].max())
-    if not worst > tolerance(before):
+    if not worst > tolerance(before, "ATT003"):
         return []
     return [
         found(
@@ -179,7 +176,7 @@ def probe_documents(subject: Subject) -> list[Finding]:
         first_changed = torch.where(second, ids, subject.changed_ids(ids))
         after = subject.outputs(first_changed, documents=documents)
     worst = float(moved(before, after)[second].max())
-    if not worst > tolerance(before):
+    if not worst > tolerance(before, "ATT004"):
         return []
     return [
         found(

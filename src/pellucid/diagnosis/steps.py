@@ -17,12 +17,11 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.data import targets_for
+from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.subject import Subject
 from pellucid.diagnosis.undisturbed import each_weight
 from pellucid.typed import backward
 
-#: Where a projection starts at zero, what stands before it gets its gradient one update later.
-N_STEPS = 3
 _RATE = 1e-3
 
 
@@ -68,7 +67,8 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
         stepping = _copies(subject.model, optimizer) or [
             adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
-        for _ in range(N_STEPS):
+        # where a projection starts at zero, what stands before it gets its gradient an update later
+        for _ in range(round(limit("GRD002", "updates"))):
             for _, weight in named:
                 weight.grad = None
             backward(loss_of(subject, ids))
@@ -104,10 +104,19 @@ def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimiz
     if optimizer is None:
         return []
     memo: dict[int, Any] = {id(p): p for p in model.parameters()}
-    made = [copy.deepcopy(each, memo) for each in torch_optimizers(optimizer)]
+    made = [_copy(each, memo) for each in torch_optimizers(optimizer)]
     for group in (group for each in made for group in each.param_groups):
         if float(group["lr"]) == 0:
             group["lr"] = group.get("initial_lr") or _RATE
+    return made
+
+
+def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim.Optimizer:
+    """A copy with all it has: torch's own copies its groups and memory alone."""
+    made = copy.deepcopy(optimizer, memo)
+    for name, value in vars(optimizer).items():
+        if not name.startswith("_") and not hasattr(made, name):
+            setattr(made, name, value)
     return made
 
 
@@ -117,6 +126,7 @@ def loss_of(subject: Subject, ids: Tensor) -> Tensor:
     if not subject.has_logits:
         draws = torch.Generator().manual_seed(3)
         mixture = torch.randn(outputs.shape[1:], generator=draws).to(outputs.device)
-        return (outputs * mixture).mean()
+        classes = subject.class_logits(ids)
+        return (outputs * mixture).mean() + (0.0 if classes is None else classes.square().mean())
     targets = targets_for(ids, 1 if subject.causal else 0)
     return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)

@@ -127,6 +127,12 @@ class Subject:
             return self._of_pellucid(ids, padding, documents, source, source_padding)
         return self._of_others(ids, padding, source, source_padding)
 
+    def class_logits(self, ids: Tensor) -> Tensor | None:
+        """The logits of a head that names classes; None where there is none."""
+        if self.family != "pellucid" or cast("Transformer", self.model).classes is None:
+            return None
+        return cast("Transformer", self.model).class_logits(ids).float()
+
     def _of_pellucid(
         self,
         ids: Tensor,

@@ -6,6 +6,7 @@ Comes in: a `Subject`. Goes out: findings. It does not know where the weights ca
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from itertools import pairwise
 
@@ -14,13 +15,9 @@ from torch import Tensor, nn
 
 from pellucid.diagnosis.data import Examples, cross_entropy
 from pellucid.diagnosis.ends import find_ends
-from pellucid.diagnosis.finding import Finding, evidence, found
+from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.losses import true_targets
 from pellucid.diagnosis.subject import Subject
-
-#: Of pretrained weights a loss this close to chance is expected of nobody.
-_NEAR_CHANCE = 0.5
-_BETTER = 0.5
 
 
 def probe_ties(subject: Subject) -> list[Finding]:
@@ -63,6 +60,10 @@ def _said_tied(subject: Subject) -> bool | None:
     return told if isinstance(told, bool) else None
 
 
+#: The half of an adapter that begins at zero: ours, and peft's.
+_ADAPTER = re.compile(r"(^|\.)lora_(up|B)\b")
+
+
 def probe_numbers(model: nn.Module) -> list[Finding]:
     """Whether every weight is a number: to be asked before the model is run."""
     broken = [
@@ -82,7 +83,11 @@ def probe_weights(subject: Subject) -> list[Finding]:
     named = [(n, p.detach()) for n, p in subject.model.named_parameters() if p.is_floating_point()]
     findings = _copied(named)
     if subject.declared.pretrained:
-        zero = [name for name, weight in named if weight.ndim > 1 and not bool(weight.any())]
+        zero = [
+            name
+            for name, weight in named
+            if weight.ndim > 1 and not bool(weight.any()) and not _ADAPTER.search(name)
+        ]
         if zero:
             sign = evidence("WGT002", "matrices of zeros", len(zero))
             what = f"{len(zero)} matrices of a pretrained model are all zero."
@@ -124,7 +129,7 @@ def _bare_rows(subject: Subject) -> list[Finding]:
         return []
     rows = ends[0].detach()[: subject.vocab]
     bare, n = int((~(rows != 0).any(dim=1)).sum()), len(rows)
-    if bare <= max(2, n // 100):
+    if bare <= max(limit("WGT003", "rows"), limit("WGT003", "share") * n):
         return []
     sign = evidence("WGT003", "share of rows that are zero", bare / n)
     return [
@@ -140,14 +145,16 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
     """
     if not subject.declared.pretrained or not subject.has_logits or not subject.causal:
         return []
+    if subject.has_encoder_and_decoder:
+        return []  # what it knows depends on what it looks at
     targets = true_targets(subject, data)
     with subject.as_is(), torch.no_grad():
         loss = cross_entropy(subject.outputs(data.ids), targets)
         chance = math.log(subject.vocab)
-        if not loss > chance - _NEAR_CHANCE:
+        if not loss > chance - limit("WGT004", "nats"):
             return []
         better = _best_transposed(subject, data, targets, loss)
-    if better is not None and better[1] < loss - _BETTER:
+    if better is not None and better[1] < loss - limit("WGT005", "nats"):
         role, lower = better
         sign = evidence("WGT005", "loss as it is - loss transposed", loss - lower)
         return [

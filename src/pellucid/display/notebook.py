@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pellucid.display.example import example_lines
 from pellucid.display.panel import Panel
+from pellucid.display.vital_rows import Changes
 from pellucid.display.words import visible
 from pellucid.training import events
 
@@ -39,6 +40,14 @@ class NotebookPanel(Panel):
         super().__init__(Console(file=sys.stdout, force_jupyter=False, force_terminal=False))
         self._show = show or _ipython_display()
         self._handle: Any = None
+        self._changes = Changes()
+
+    def __call__(self, event: events.Event) -> None:
+        """Redraw the panel; where a word has changed, a line stays that says so."""
+        if isinstance(event, events.Vitals):
+            for line in self._changes.lines(event):
+                self._console.print(Text(visible(line)), soft_wrap=True)
+        super().__call__(event)
 
     def close(self) -> None:
         """Leave the last panel standing, with the last numbers."""
@@ -49,6 +58,10 @@ class NotebookPanel(Panel):
         # an output of its own: the panel's is made anew all the time
         text = "\n".join(visible(line) for line in example_lines(event))
         self._show(_bundle(Text(text)), raw=True, display_id=True)
+
+    @property
+    def _room(self) -> int | None:
+        return None  # a cell is as high as what is in it
 
     def _redraw(self) -> None:
         bundle = _bundle(self._frame())

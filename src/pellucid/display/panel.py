@@ -1,4 +1,4 @@
-"""A run as one live panel: a curve, the numbers, the sentence that learns to speak.
+"""A run as one live panel: a curve, numbers, vital signs, the sentence that learns to speak.
 
 Comes in: events. Goes out: a panel of at most 80 columns, redrawn four times a second at most. It
 does not know where the events come from: `pellucid attach` feeds it from a file.
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.control import Control
 from rich.live import Live
 from rich.panel import Panel as Frame
@@ -23,6 +23,7 @@ from pellucid.display.curve import History, braille
 from pellucid.display.example import example_lines
 from pellucid.display.figures import Known, cells, column
 from pellucid.display.plain import lines_of
+from pellucid.display.vital_rows import in_short, row_lines
 from pellucid.display.words import folded, one_line, visible
 from pellucid.training import events
 
@@ -34,7 +35,10 @@ _NUMBERS_COLUMNS = 36
 _FRAME_COLUMNS = 6
 #: Where the value of a fact begins, in the lines above the panel.
 _FACT_COLUMNS = 15
-
+#: What a low terminal goes without, one after the other: blank lines; where the sentence began, and
+#: all of why a word is not calm but a line; all of the signs but their words; the sentence; the
+#: cells of numbers.
+_AIRY, _DENSE, _TERSE, _WORDS_ALONE, _MUTE, _BARE = range(6)
 
 _FINISHING = "finishing this step, then saving; once more to stop now"
 
@@ -57,6 +61,7 @@ class Panel:
         self._known = Known()
         self._first: events.Sampled | None = None
         self._sampled: events.Sampled | None = None
+        self._vitals: events.Vitals | None = None
         self._note = ""
         self._asked = _no
 
@@ -95,7 +100,9 @@ class Panel:
                 self._sampled = event
             case events.CheckpointSaved():
                 self._note = visible(f"saved {event.path}")
-            case events.StepFinished() | events.Vitals():
+            case events.Vitals():
+                self._vitals = event
+            case events.StepFinished():
                 return
         self._draw(final=isinstance(event, events.Finished | events.Interrupted))
 
@@ -170,8 +177,43 @@ class Panel:
             erase, up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)
             self._console.control(Control(ControlType.CARRIAGE_RETURN, *[erase, up] * rows))
 
+    @property
+    def _room(self) -> int | None:
+        """How many lines there are for the panel, above the one where the cursor waits."""
+        return self._console.height - 1
+
     def _frame(self) -> Frame:
+        """All there is; on a low terminal without what can be missed most easily."""
+        for spared in range(_AIRY, _BARE):
+            frame = self._framed(spared)
+            if self._room is None or self._lines(frame) <= self._room:
+                return frame
+        return self._framed(_BARE)
+
+    def _lines(self, frame: Frame) -> int:
+        return len(self._console.render_lines(frame, self._console.options, pad=False))
+
+    def _framed(self, spared: int) -> Frame:
         width = min(_WIDTH, self._console.width)
+        parts: list[list[RenderableType]] = [[self._body(width)]]
+        below = cells(self._known, width - 4) if spared < _BARE else []
+        parts.append([Text(line, overflow="ellipsis", no_wrap=True) for line in below])
+        if self._vitals is not None:
+            parts.append([*self._signs(self._vitals, width - 4, spared)])
+        if self._sampled is not None and spared < _MUTE:
+            first = self._first if spared < _TERSE else None
+            parts.append([*_sentence(self._sampled, first)])
+        if self._note:
+            parts[-1].append(Text(self._note, style="dim", overflow="fold"))
+        between: list[RenderableType] = [Text("")] if spared < _DENSE else []
+        stacked = [part for part in parts if part]
+        lines = [line for part in stacked[1:] for line in (*between, *part)]
+        return Frame(
+            Group(*stacked[0], *lines), title=self._title(), title_align="left", width=width
+        )
+
+    def _body(self, width: int) -> RenderableType:
+        """The curve, where there is room for one, and the numbers beside it."""
         columns = min(_CURVE_COLUMNS, width - _NUMBERS_COLUMNS - _FRAME_COLUMNS)
         numbers = Text("\n".join(column(self._known)), overflow="ellipsis", no_wrap=True)
         body = Table.grid(padding=(0, 2))
@@ -180,20 +222,13 @@ class Panel:
         else:
             curve = "\n".join(braille(self._losses.means, columns, _CURVE_ROWS))
             body.add_row(Text(curve, style="cyan"), numbers)
-        parts: list[object] = [body]
-        below = cells(self._known, width - 4)
-        if below:
-            parts.append(Text("\n".join(["", *below]), overflow="ellipsis", no_wrap=True))
-        if self._sampled is not None:
-            parts += [Text(""), *_sentence(self._sampled, self._first)]
-        if self._note:
-            parts.append(Text(self._note, style="dim", overflow="fold"))
-        return Frame(
-            Group(*parts),  # pyright: ignore[reportArgumentType]
-            title=self._title(),
-            title_align="left",
-            width=width,
-        )
+        return body
+
+    @staticmethod
+    def _signs(vitals: events.Vitals, columns: int, spared: int) -> list[Text]:
+        if spared >= _WORDS_ALONE:
+            return in_short(vitals, columns)
+        return row_lines(vitals, columns, why_lines=2 if spared < _TERSE else 1)
 
     def _title(self) -> Text:
         started, logged = self._known.started, self._known.logged

@@ -12,6 +12,7 @@ from typing import TextIO
 from pellucid.display.example import example_lines
 from pellucid.display.names import guessing, measured, nats_per, news
 from pellucid.display.numbers import duration, short, size
+from pellucid.display.vital_rows import Changes
 from pellucid.display.words import one_line, visible
 from pellucid.training import events
 
@@ -23,12 +24,13 @@ class PlainLines:
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self._gone = False
+        self._changes = Changes()
 
     def __call__(self, event: events.Event) -> None:
         if self._gone:
             return
         try:
-            for line in lines_of(event):
+            for line in self._lines_of(event):
                 # what the stream cannot spell (an arrow, on an old console) must not stop a run
                 spelled = line.encode(self._encoding, "replace").decode(self._encoding)
                 print(spelled, file=self._stream, flush=True)
@@ -37,6 +39,11 @@ class PlainLines:
 
     def close(self) -> None:
         """Nothing is left to do."""
+
+    def _lines_of(self, event: events.Event) -> list[str]:
+        if isinstance(event, events.Vitals):
+            return [visible(line) for line in self._changes.lines(event)]
+        return lines_of(event)
 
 
 def lines_of(event: events.Event) -> list[str]:

@@ -15,6 +15,7 @@ from pellucid.runs.evaluate_rows import (
     evaluate_held_out,
     evaluate_rows,
     learns_from_rows,
+    task_on,
 )
 from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
@@ -22,6 +23,7 @@ from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.imported import Exported, Imported
 from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import Run, load
+from pellucid.runs.rebuild import branch
 from pellucid.runs.records import attach, read_events
 from pellucid.runs.resume import resume
 from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
@@ -53,6 +55,7 @@ __all__ = [
     "answer",
     "attach",
     "beam_search",
+    "branch",
     "class_names",
     "classify",
     "count_corpus",
@@ -76,6 +79,7 @@ __all__ = [
     "read_events",
     "resume",
     "score",
+    "task_on",
     "train",
     "train_config",
     "verify_resume",

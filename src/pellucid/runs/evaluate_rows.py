@@ -91,6 +91,17 @@ def evaluate_rows(
         return _evaluated(run, task, side, said, beams)
 
 
+@contextmanager
+def task_on(run: Run, paths: Sequence[str]) -> Generator[Task]:
+    """The task of a run, on rows of other files: its batches are made as in training.
+
+    Raises:
+        TextError: the rows cannot be read, or none is left.
+    """
+    with _examples(run, paths, ()) as (data, _):
+        yield _task(run, data, None)
+
+
 def evaluate_held_out(run: Run, *, reward: str | None = None) -> HeldOut:
     """How a run of any objective does on all that it kept out of training.
 

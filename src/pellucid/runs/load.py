@@ -69,8 +69,16 @@ def load(path: str | Path, *, device: str = "cpu") -> Run:
 
 
 def read_config(folder: RunFolder) -> config.Run:
-    """The config of a run."""
-    return run_from_table(read_toml(folder.config), find)
+    """The config of a run.
+
+    Raises:
+        ConfigError: it cannot be read, or is none; says which file.
+    """
+    table = read_toml(folder.config)
+    try:
+        return run_from_table(table, find)
+    except ConfigError as error:
+        raise ConfigError(f"{folder.config}: {error}") from None
 
 
 def read_toml(file: Path) -> dict[str, Any]:

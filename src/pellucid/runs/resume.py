@@ -6,35 +6,21 @@ how a run is started.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from pellucid.checkpoints import Checkpoint, Shelf
+from pellucid.checkpoints import Shelf
 from pellucid.checkpoints import load as load_checkpoint
-from pellucid.runs.build import build_job, build_model
-from pellucid.runs.compiling import compile_blocks
-from pellucid.runs.data import open_data
 from pellucid.runs.folder import existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
-from pellucid.runs.load import Run, fill, load, read_config, read_plan
+from pellucid.runs.load import Run, load, read_config, read_plan
 from pellucid.runs.plan import check_plan
+from pellucid.runs.rebuild import rebuild, restore
 from pellucid.runs.records import cut_after
 from pellucid.runs.rewards import find_reward, same_reward
-from pellucid.runs.tasks import Given, assemble_task
-from pellucid.text import Tokenizer
-from pellucid.training import (
-    Interrupts,
-    Job,
-    Observer,
-    Progress,
-    Resumed,
-    Watcher,
-    restore_generators,
-)
+from pellucid.training import Interrupts, Observer, Progress, Resumed, Watcher
 
 
 def resume(
@@ -66,19 +52,11 @@ def resume(
         if not allow_drift:
             same_reward(run.objective, folder, reward)
         rewards = find_reward(run.objective, reward)
-        tokenizer = Tokenizer.load(folder.tokenizer)
-        data = open_data(folder, run)
-        model = build_model(run, folder, torch.device(plan.device))
-        if plan.compile:
-            compile_blocks(model)
-        given = Given(
-            run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=rewards
-        )
-        job = build_job(run, plan, folder, model, assemble_task(given))
+        job = rebuild(folder, run, plan, reward=rewards)
         checkpoint = named or _latest(folder.shelf)
         progress = Progress()
         if checkpoint is not None:
-            progress = _restore(job, load_checkpoint(checkpoint))
+            progress = restore(job, load_checkpoint(checkpoint))
             folder.shelf.rewind(checkpoint)
         cut_after(folder.metrics, progress.step)
         resumed = Resumed(
@@ -95,12 +73,3 @@ def resume(
 def _latest(shelf: Shelf) -> Path | None:
     """The newest checkpoint; None for a run that was stopped before its first one."""
     return shelf.latest() if shelf.steps() else None
-
-
-def _restore(job: Job, checkpoint: Checkpoint) -> Progress:
-    fill(job.model, checkpoint.model, job.model.device)
-    job.optimiser.load_state_tensors(checkpoint.optimiser)
-    restore_generators(checkpoint.random, checkpoint.state["generators"])
-    saved: dict[str, Any] = checkpoint.state["progress"]
-    numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in saved.items()}
-    return Progress(**numbers)

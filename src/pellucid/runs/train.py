@@ -26,7 +26,16 @@ from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
-from pellucid.training import Observer, Preparing, Progress, Started, Watcher
+from pellucid.training import (
+    Event,
+    Interrupts,
+    Job,
+    Observer,
+    Preparing,
+    Progress,
+    Started,
+    Watcher,
+)
 
 
 def train(
@@ -52,6 +61,7 @@ def train(
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
+    interrupts: Interrupts | None = None,
 ) -> Run:
     """Train a model on data and give it back: `pellucid train`, from Python.
 
@@ -75,6 +85,7 @@ def train(
         observers: functions called with every event.
         watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
         show: whether progress is shown on standard output.
+        interrupts: what an observer may stop the run by, as Ctrl-C does: `interrupts.asked = True`.
 
     Raises:
         PellucidError: bad input, named; `Interrupted` and `NonFiniteError` when the run stops early
@@ -104,6 +115,7 @@ def train(
         observers=observers,
         watchers=watchers,
         show=show,
+        interrupts=interrupts,
     )
 
 
@@ -116,6 +128,7 @@ def train_config(
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
+    interrupts: Interrupts | None = None,
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
@@ -139,19 +152,15 @@ def train_config(
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            _prepare_and_run(run, folder, ready, rewards, shown, watchers, say)
+            job, first = _prepare(run, folder, ready, rewards, say)
+            follow(job, Progress(), folder, first, shown, interrupts, watchers)
     return load(folder.path)
 
 
-def _prepare_and_run(
-    run: config.Run,
-    folder: RunFolder,
-    ready: Ready,
-    reward: Reward | None,
-    observers: Sequence[Observer],
-    watchers: Sequence[Watcher],
-    say: Say,
-) -> None:
+def _prepare(
+    run: config.Run, folder: RunFolder, ready: Ready, reward: Reward | None, say: Say
+) -> tuple[Job, list[Event]]:
+    """Fill the folder; the job, and what is said before its first update."""
     with _given_up_on_error(folder):
         folder.begin()
         data = ready.fill(folder.text)
@@ -185,8 +194,7 @@ def _prepare_and_run(
         facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
         folder=str(folder.path),
     )
-    first = [started] if task.example is None else [started, task.example]
-    follow(job, Progress(), folder, first, observers, watchers=watchers)
+    return job, [started] if task.example is None else [started, task.example]
 
 
 @contextmanager

@@ -7,18 +7,17 @@ ends with the same losses and the same bits as one that never stopped. The run i
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoints import verify
 from pellucid.errors import Interrupted, RunError
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_plan
-from pellucid.runs.records import cut_after, read_events
+from pellucid.runs.rebuild import copy_run
+from pellucid.runs.records import read_events
 from pellucid.runs.resume import resume
 from pellucid.training import Event, Interrupts, Logged, StepFinished
 
@@ -58,7 +57,7 @@ def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = Non
     with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
         straight, stopped = Path(scratch) / "straight", Path(scratch) / "stopped"
         for copy in (straight, stopped):
-            _copy(folder, RunFolder(copy), start)
+            copy_run(folder, RunFolder(copy), start)
         _in_process(straight, end, reward)
         _in_process(stopped, middle, reward)
         _in_process(stopped, end, reward)
@@ -69,24 +68,6 @@ def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = Non
             losses_equal=_losses(straight, start) == _losses(stopped, start),
             weights_equal=_weights(straight) == _weights(stopped),
         )
-
-
-def _copy(source: RunFolder, target: RunFolder, step: int) -> None:
-    target.path.mkdir()
-    for file in (source.config, source.plan, source.tokenizer):
-        shutil.copy(file, target.path)
-    for file in (source.template, source.teacher):
-        if file.is_file():
-            shutil.copy(file, target.path)
-    for folder in (source.text, source.start):
-        if folder.is_dir():
-            shutil.copytree(folder, target.path / folder.name)
-    target.metrics.touch()
-    if step:
-        verify(source.shelf.path(step))
-        shutil.copytree(source.shelf.path(step), target.shelf.path(step))
-        target.shelf.rewind(target.shelf.path(step))
-    cut_after(target.metrics, step)
 
 
 def _in_process(path: Path, end: int, reward: str | None) -> None:

@@ -178,11 +178,16 @@ class Vitals:
     (calm, watch or sick), the update at which it was measured, and its place in the model, empty
     where it has none.
     `rows` are the five equations' names and words; the word is empty where nothing was measured.
+    `speakers` names for each row the sign that speaks for it, and what its word follows from where
+    it is not calm. `cost` is what watching has taken so far: seconds, those of the training beside
+    them, and looks.
     """
 
     step: int
     signs: tuple[tuple[str, int, float, str, int, str], ...]
     rows: tuple[tuple[str, str], ...]
+    speakers: tuple[tuple[str, str], ...] = ()
+    cost: tuple[float, float, int] | None = None
 
 
 Event = (

@@ -1,5 +1,6 @@
 """A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
 
+from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention import (
     Bracketed,
     Looks,
@@ -9,35 +10,42 @@ from pellucid.vitals.attention import (
     normalised,
     of_scores,
 )
-from pellucid.vitals.chart import chart
+from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
 from pellucid.vitals.probe import Probe, undisturbed
 from pellucid.vitals.purse import Cost
+from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
+from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
 from pellucid.vitals.trainer import watcher
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
 
 __all__ = [
+    "Anatomy",
     "Baselines",
     "Bracketed",
     "Cost",
     "Judge",
     "Log",
     "Looks",
+    "Point",
     "Probe",
+    "Record",
     "Row",
     "Rule",
     "Scored",
+    "Seen",
     "Sign",
     "Watch",
     "baselines",
     "by_logsumexp",
     "by_rows",
     "chart",
+    "explained",
     "log_to",
     "normalised",
     "numbers",

@@ -41,6 +41,8 @@ class Anatomy:
     parameters: dict[str, nn.Parameter]
     #: names of those that are matrices inside blocks: neither embeddings, nor heads, nor gains
     matrices: tuple[str, ...]
+    #: whether each process has but a part of every weight
+    is_sharded: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -70,7 +72,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def study(model: nn.Module) -> Anatomy:
     """The parts of a model."""
-    model = unwrapped(model)
+    outermost, model = model, unwrapped(model)
     modules = named_modules(model)
     blocks = dict(_blocks(model, modules))
     embeddings = {
@@ -86,7 +88,16 @@ def study(model: nn.Module) -> Anatomy:
         and id(parameter) not in looked_up
         and (not blocks or any(name.startswith(f"{block}.") for block in blocks))
     )
-    return Anatomy(model, blocks, norms, embeddings, parameters, matrices)
+    sharded = any(
+        type(module).__name__ == "FullyShardedDataParallel" for module in outermost.modules()
+    ) or any(local(parameter) is not parameter for parameter in parameters.values())
+    return Anatomy(model, blocks, norms, embeddings, parameters, matrices, sharded)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this process has: all of it, where it is not sharded."""
+    part: Any = getattr(tensor, "to_local", None)
+    return tensor if part is None else part()
 
 
 def _is_wrapper(module: nn.Module, name: str) -> bool:

@@ -105,6 +105,8 @@ def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
         return hook
 
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        if len(kept) < 2:  # a layer whose forward was replaced: its scores are not known
+            return
         positions, view = given[1], cast("View", given[2])
         q, k = kept.pop("query"), kept.pop("key")
         if layer.norms_over_all_heads:
@@ -143,6 +145,8 @@ def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
         return hook
 
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        if len(kept) < 2:
+            return
         padding = given[1].padding
         mask = None if padding is None else padding[:, None, None, :]
         q = split_heads(kept.pop("query"), layer.n_heads)

@@ -16,6 +16,7 @@ from pellucid.batches import IGNORED
 from pellucid.model import Transformer
 from pellucid.vitals.anatomy import unwrapped
 from pellucid.vitals.probe import Probe
+from pellucid.vitals.tape import Tape
 
 #: Tokens of the probe, about: one row at least, and four at most.
 _TOKENS, _ROWS = 512, 4
@@ -33,6 +34,7 @@ class Capture:
         #: whether the losses of an update's parts are shares that add up, and no means
         self.adds_up = False
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._batch: Tensor | None = None
         # a compiler that meets them lets them run as they are: they hold tensors of one batch alone
         left_alone: Any = cast("Any", torch.compiler).disable
         self._handles: list[Any] = [
@@ -62,13 +64,31 @@ class Capture:
         args, kwargs = self._call
         return lambda: logits_of(model(*args, **kwargs))
 
+    def put(self, tape: Tape) -> None:
+        """Put a number that stands for the latest batch on the tape."""
+        if self._batch is not None:
+            tape.put("batch", self._batch)
+
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if module.training:
+            self._number((*args, *kwargs.values()))
         if self._call is None and module.training:
             self._keep(args, kwargs)
 
     def _embedded(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._model.training:
+            self._number(args)
         if self._call is None and self._model.training:
             self._keep(args[:1], {})
+
+    def _number(self, given: tuple[Any, ...]) -> None:
+        """One number for the ids of a call: another for other ids, but by chance."""
+        ids = next((t for t in given if isinstance(t, Tensor) and t.ndim), None)
+        if ids is None or ids.is_floating_point() or torch.compiler.is_compiling():
+            return
+        flat = ids.detach().flatten().double()
+        places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
+        self._batch = (flat * places).sum()
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]

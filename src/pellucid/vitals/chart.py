@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
+from pellucid.display import folded
 from pellucid.display.curve import braille
 from pellucid.training import Vitals
 from pellucid.vitals.rules import Rule
-from pellucid.vitals.signs import EQUATIONS, WORDS
+from pellucid.vitals.signs import EQUATIONS, WORDS, Word
 
 _CURVE_ROWS, _NAME_COLUMNS = 2, 14
 
@@ -41,6 +43,35 @@ def chart(
         for id in shown:
             lines += _drawn(id, course(events, id), columns)
     return [*lines, "", *_not_calm(events, rules)]
+
+
+def explained(
+    events: Sequence[Vitals], rules: Mapping[str, Rule], *, columns: int = 80
+) -> list[str]:
+    """Each row's word now, and the rule behind it with its source: of every sign that has a say.
+
+    Signs that are not calm, or were once, come before those that are.
+    """
+    lines: list[str] = []
+    for equation, (name, _) in EQUATIONS.items():
+        seen = {
+            id: course(events, id)
+            for id, rule in rules.items()
+            if rule.equation == equation and rule.limits
+        }
+        seen = {id: points for id, points in seen.items() if points}
+        lines += [f"{equation} {name}: {_gravest(events, list(seen)) or 'not measured yet'}"]
+        for id, points in sorted(seen.items(), key=lambda item: -_grave(item[1])):
+            step, value, word = points[-1]
+            lines.append(f"  {word:<6}{id} {value:.4g} at step {step:,}")
+            said = [rules[id].told, f"source: {rules[id].source}"]
+            lines += [f"        {part}" for each in said for part in folded(each, columns - 8)]
+        lines.append("")
+    return lines[:-1]
+
+
+def _grave(points: Sequence[tuple[int, float, str]]) -> int:
+    return max(WORDS.index(cast("Word", word)) for *_, word in points)
 
 
 def _drawn(id: str, points: Sequence[tuple[int, float, str]], columns: int) -> list[str]:

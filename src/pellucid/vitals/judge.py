@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pellucid.vitals.labels import Baselines
+from pellucid.vitals.readings import SHOWN, TAKE, measured, taken, thinned
+from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, Word, mildest
 from pellucid.vitals.tape import Column
@@ -22,17 +24,13 @@ _MEDIAN_OF = 256
 #: Fewer readings have no median worth the name.
 _LEAST = 5
 
-#: Which of a reading's places stands for it.
-_TAKE: dict[str, Literal["max", "min", "median"]] = {
-    "attention.entropy": "min",
-    "attention.renyi2": "min",
-    "stream.branch_ratio": "min",
-    "norm.variance_over_eps": "min",
-    "update.ratio": "median",
-    "update.effective_step": "median",
-}
+#: Fewer readings of the largest score are no course, and below this it is not grown.
+_FEWEST_SCORES, _GROWN = 8, 25.0
+
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
+#: Judged by how much of what it was at first it is.
+_OF_FIRST = ("embeddings.rms",)
 
 
 class Judge:
@@ -44,18 +42,34 @@ class Judge:
         #: ln V, and what the labels tell by themselves; None while not known
         self.guessing: float | None = None
         self.baselines: Baselines | None = None
+        #: whether the loss is a mean over tokens, and what is known of their losses holds of it
+        self.counts_tokens = True
         #: what gradients are clipped at, where they are
         self.clip_norm: float | None = None
+        #: what was told and found so far, thinned
+        self.record = Record()
+        #: signs that say nothing in this training, each with the reason: shown, and not judged
+        self.excused: dict[str, str] = {}
+        #: whether what is compared with a reference are answers of somebody else's
+        self.answers_are_given = False
+        #: signs whose last reading was sick by itself, and which are not called so yet
+        self.doubted: set[str] = set()
         self._past: dict[str, list[Word]] = {}
         self._history: dict[str, list[float]] = {}
         self._losses: list[float] = []
         self._first_loss: float | None = None
         self._lowest = math.inf
         self._updates = 0
+        self._first: dict[str, float] = {}
+        self._scores: list[tuple[int, float]] = []
+        #: the variance of the logits before the first update
+        self._spread = 0.0
         self._settled = 0
         self._rate: float | None = None
         self._highest_rate = 0.0
         self._clips: list[bool] = []
+        self._batch: float | None = None
+        self._same = 0
 
     def rate(self, learning_rate: float) -> None:
         """Take the learning rate of the next update."""
@@ -66,25 +80,35 @@ class Judge:
 
     def loss(self, step: int, value: float) -> None:
         """Take the loss of one update, in nats a token."""
+        self.record.losses.add(Point(step, value))
         self._updates += 1
         self._first_loss = value if self._first_loss is None else self._first_loss
         self._losses = [*self._losses, value][-_LOSSES:]
         mean = statistics.fmean(self._losses) if math.isfinite(value) else value
         if self.guessing is not None:
-            self._judge("loss.value", step, mean - self.guessing)
-            if self._past_warm_up(_LOSSES) and self._updates >= 100:
-                self._judge("loss.learnt", step, self.guessing - mean)
-            fresh = self._first_loss > self.guessing - 1
-            if self.baselines is not None and self._updates <= 50 and fresh:
-                self._judge("loss.below_bigram", step, self.baselines.bigram - value)
-            if self.baselines is not None and self._updates >= 300 and self._past_warm_up(100):
-                self._judge("loss.context", step, self.baselines.unigram - mean)
+            above = mean - self.guessing
+            self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
+            if self.counts_tokens:
+                self._of_tokens(step, value, mean, self.guessing)
         if len(self._losses) == _LOSSES:
             self._lowest = min(self._lowest, mean)
             self._judge("loss.rise", step, mean - self._lowest)
 
+    def _of_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
+        """What is known of a loss over tokens."""
+        if self._past_warm_up(_LOSSES) and self._updates >= 100:
+            self._judge("loss.learnt", step, guessing - mean)
+        if self.baselines is None:
+            return
+        assert self._first_loss is not None
+        if self._updates <= 50 and self._first_loss > guessing - 1:
+            self._judge("loss.below_bigram", step, self.baselines.bigram - value)
+        if self._updates >= 300 and self._past_warm_up(100):
+            self._judge("loss.context", step, self.baselines.unigram - mean)
+
     def norm(self, step: int, value: float) -> None:
         """Take the norm of one update's gradients: before clipping, where that is known."""
+        self.record.norms.add(Point(step, value))
         self._judge("gradient.norm", step, self._of_median("gradient.norm", value))
         clip_norm = self.clip_norm
         if clip_norm is None:
@@ -97,7 +121,9 @@ class Judge:
     def read(self, step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
         """Take what a tape brought."""
         latest = {column.id: values for column, values in readings}
-        for column, values in readings:
+        for column, values in map(measured, readings):
+            if not values:
+                continue
             if column.id == "loss":
                 self.loss(step, values[0])
             elif column.id == "gradient.norm":
@@ -105,23 +131,38 @@ class Judge:
             elif column.id == "norm.gain":
                 self._place("norm.gain_low", step, column, values, "min")
                 self._place("norm.gain_high", step, column, values, "max")
+            elif column.id == "batch":
+                self._same = self._same + 1 if values[0] == self._batch else 0
+                self._batch = values[0]
+                self._judge("batch.repeats", step, float(self._same))
+            elif column.id == "logits.spread":
+                self._spread = values[0] if step <= 1 else self._spread
             elif column.id in self.rules:
-                self._place(column.id, step, column, values, _TAKE.get(column.id, "max"))
+                self._place(column.id, step, column, values, TAKE.get(column.id, "max"))
+            for id, take in SHOWN.get(column.id, ()):
+                value, where = taken(column, values, take)
+                self._judge(id, step, value, where=where)
         reference = latest.get("reference.kl")
         if reference is not None and step > 1:
             self._judge("reference.still", step, float(step) if reference[0] == 0 else 0.0)
 
     def _place(self, id: str, step: int, column: Column, values: list[float], take: str) -> None:
-        value, where = _taken(column, values, take)
+        value, where = taken(column, values, take)
         if id in _RELATIVE:
             value = self._of_median(id, value)
+        if id in _OF_FIRST:
+            first = self._first.setdefault(id, value)
+            value = value / first if first > 0 else 1.0
+        if id == "attention.max_logit":
+            self._ahead(step, value)
         self._judge(id, step, value, where=where, applies=self._applies(id, value))
 
     def _judge(
         self, id: str, step: int, value: float, *, where: str = "", applies: bool = True
     ) -> None:
         rule = self.rules[id]
-        now: Word = rule.word(value) if applies else "calm"
+        excuse = self.excused.get(id) if math.isfinite(value) else None
+        now: Word = rule.word(value) if applies and excuse is None else "calm"
         past = self._past.setdefault(id, [])
         past.append(now)
         del past[: -rule.readings]
@@ -129,27 +170,33 @@ class Judge:
         word = now if not math.isfinite(value) else mildest(past)
         if len(past) < rule.readings and math.isfinite(value):
             word = "calm"
+        (self.doubted.add if now == "sick" != word else self.doubted.discard)(id)
         self.signs[id] = Sign(
             id=id,
             equation=rule.equation,
             step=step,
             value=value,
             word=word,
-            rule=rule.told,
+            rule=rule.told + (f"; not judged here: {excuse}" if excuse else ""),
             source=rule.source,
             where=where,
         )
+        self.record.sign(self.signs[id])
 
     def _applies(self, id: str, value: float) -> bool:
         """Whether the rule's condition holds; what is not finite is judged always."""
         if not math.isfinite(value):
             return True
         match id:
+            case "loss.value" if self.rules[id].word(value) == "watch":
+                return self.rules[id].word(value - self._spread / 2) == "watch"
             case "attention.entropy":
                 scores = self.signs.get("attention.max_logit")
                 return scores is None or scores.value > 30
             case "stream.branch_ratio":
                 return self._updates >= 100
+            case "reference.kl" if self.answers_are_given:
+                return self.rules[id].word(value) == "sick"
             case "tokens.cosine":
                 return self._updates >= 200
             case "update.ratio" if value < 0.01:
@@ -157,6 +204,18 @@ class Judge:
                 return full and self._past_warm_up(_LEAST)
             case _:
                 return True
+
+    def _ahead(self, step: int, largest: float) -> None:
+        """Where the largest score is heading: a line through what was read of late."""
+        self._scores = thinned([*self._scores, (step, largest)])
+        if len(self._scores) < _FEWEST_SCORES or not math.isfinite(largest):
+            return
+        late = self._scores[len(self._scores) // 2 :]
+        steps, scores = zip(*late, strict=True)
+        slope = statistics.linear_regression(steps, scores).slope
+        grown = largest > _GROWN and slope > 0
+        ahead = largest + max(0.0, slope) * step
+        self._judge("attention.heading_for", step, ahead, applies=grown)
 
     def _past_warm_up(self, updates: int) -> bool:
         return self._rate is None or self._settled >= updates
@@ -185,7 +244,8 @@ class Judge:
         self.guessing = state["guessing"]
         self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
         for name in _WINDOWS:
-            setattr(self, f"_{name}", state[name])
+            if name in state:  # what an older version kept has fewer
+                setattr(self, f"_{name}", state[name])
 
 
 _WINDOWS = (
@@ -195,19 +255,11 @@ _WINDOWS = (
     "first_loss",
     "lowest",
     "updates",
+    "spread",
+    "first",
+    "scores",
     "settled",
     "rate",
     "highest_rate",
     "clips",
 )
-
-
-def _taken(column: Column, values: list[float], take: str) -> tuple[float, str]:
-    """The number that stands for a reading, and its place; one that is not finite goes first."""
-    at = list(zip(values, column.places, strict=True))
-    for value, place in at:
-        if not math.isfinite(value):
-            return value, place
-    if take == "median":
-        return statistics.median(values), ""
-    return (max if take == "max" else min)(at, key=lambda pair: pair[0])

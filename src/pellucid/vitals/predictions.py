@@ -7,7 +7,7 @@ not know the model.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,8 @@ from pellucid.vitals.tape import Tape
 
 #: A token is certain where the model gives it more than this: its gradient is all but gone.
 _CERTAIN = 0.99
+#: Another model that predictions are compared with.
+Other = Literal["reference", "teacher"]
 
 
 class Predicted(NamedTuple):
@@ -30,6 +32,7 @@ class Predicted(NamedTuple):
         """Put what these predictions say of the second equation onto the tape."""
         log_z = logsumexp(self.logits)
         tape.put("logits.log_z", log_z.mean())
+        tape.put("logits.spread", self.logits.var(-1, correction=0).mean())
         if self.targets is None:
             return
         log_p = self.logits.gather(1, self.targets[:, None])[:, 0] - log_z
@@ -42,9 +45,16 @@ class Predicted(NamedTuple):
         tape.put("update.kl_forward", forward_kl(after.logits, self.logits).mean())
         tape.put("update.kl_backward", reverse_kl(after.logits, self.logits).mean())
 
-    def from_reference(self, reference: Predicted, tape: Tape, *, first: bool) -> None:
-        """Put how far the predictions are from a reference's onto the tape."""
-        distance = reverse_kl(self.logits, reference.logits).mean()
+    def compared(self, name: Other, other: Predicted, tape: Tape, *, first: bool) -> None:
+        """Put how far the predictions are from those of another model onto the tape.
+
+        From a reference, which is not to be left: KL(model || reference). From a teacher, whose
+        predictions are to be learnt: KL(teacher || model).
+        """
+        if name == "teacher":
+            tape.put("teacher.kl", forward_kl(self.logits, other.logits).mean())
+            return
+        distance = reverse_kl(self.logits, other.logits).mean()
         tape.put("reference.kl", distance)
         if first:
             tape.put("reference.kl_start", distance)

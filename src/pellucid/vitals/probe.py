@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
+from pellucid.typed import named_modules
 from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention_taps import AttentionTaps
 from pellucid.vitals.predictions import Predicted
@@ -48,10 +49,12 @@ class Looking:
 
     def __init__(self, anatomy: Anatomy, probe: Probe) -> None:
         self._anatomy = anatomy
-        self._probe = probe
+        self.probe = probe
         self._attention = AttentionTaps(anatomy)
         self._stream = StreamTaps(anatomy)
         self._chosen: tuple[Tensor, Tensor] | None = None
+        #: names of the modules that the first look went through
+        self.called: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> dict[str, str]:
@@ -61,32 +64,53 @@ class Looking:
     def look(self, tape: Tape) -> Predicted | None:
         """Measure everything, onto the tape."""
         with undisturbed(self._anatomy.model), ExitStack() as taps:
+            if not self.called:
+                taps.callback(self._keep_called(self._anatomy.model))
             taps.enter_context(self._attention.on(tape))
             taps.enter_context(self._stream.on(tape))
-            logits = self._probe.call()
+            logits = self.probe.call()
         if logits is None:
             return None
         predicted = self._predicted(logits)
         predicted.measure(tape)
         return predicted
 
+    def _keep_called(self, model: nn.Module) -> Callable[[], None]:
+        """Note every module that is called, until what is given back is."""
+        called: set[str] = set()
+
+        def noting(name: str) -> Callable[..., None]:
+            return lambda *_: called.add(name)
+
+        handles = [
+            module.register_forward_pre_hook(noting(name))
+            for name, module in named_modules(model).items()
+        ]
+
+        def done() -> None:
+            for handle in handles:
+                handle.remove()
+            self.called = frozenset(called)
+
+        return done
+
     def glance(
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
     ) -> Predicted | None:
         """What the model predicts now, and nothing else; or another model, at the same places."""
         with undisturbed(model or self._anatomy.model):
-            logits = (call or self._probe.call)()
+            logits = (call or self.probe.call)()
         return None if logits is None else self._predicted(logits)
 
     def _predicted(self, logits: Tensor) -> Predicted:
         with torch.no_grad():
             flat = logits.flatten(0, -2)
             if self._chosen is None:
-                self._chosen = _chosen(self._probe.labels, flat)
+                self._chosen = _chosen(self.probe.labels, flat)
             places, targets = self._chosen
             chosen = flat.index_select(0, places)
             wide = chosen if chosen.dtype == torch.float64 else chosen.float()
-            return Predicted(wide, None if self._probe.labels is None else targets)
+            return Predicted(wide, None if self.probe.labels is None else targets)
 
 
 def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,9 +42,12 @@ class Purse:
         self._last = 0.0
         self.looks = 0
 
-    def pays(self, training_seconds: float) -> bool:
-        """Whether another look like the last one fits into what has been saved; then it begins."""
-        first = self._share is None or self.looks == 0
+    def pays(self, training_seconds: float, *, on_credit: bool = False) -> bool:
+        """Whether another look like the last one fits into what has been saved; then it begins.
+
+        One `on_credit` always begins, and is paid off before the next.
+        """
+        first = self._share is None or self.looks == 0 or on_credit
         if not first and self._spent + self._last > (self._share or 0.0) * training_seconds:
             return False
         self.looks += 1

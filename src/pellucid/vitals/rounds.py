@@ -5,6 +5,7 @@ Comes in: the number of an update. Goes out: what is due in it. It does not know
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -20,6 +21,8 @@ KINDS: tuple[Kind, ...] = ("gradients", "inside")
 EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
 #: Which share of the budget each may take.
 _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
+#: After how many updates a sick reading is looked at again, and how often at most, on credit.
+_AGAIN_AFTER, _AGAIN = 3, 2
 
 
 class Rounds:
@@ -43,6 +46,8 @@ class Rounds:
         }
         self._next: dict[Kind, int] = dict.fromkeys(KINDS, 1)
         self._now: frozenset[Kind] = frozenset()
+        self._doubted: dict[Kind, int] = {}
+        self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _AGAIN)
 
     def begin(self, step: int) -> None:
         """Choose what is looked at in this update: what is due, and can be paid for."""
@@ -50,10 +55,29 @@ class Rounds:
         training = self.clock.training
         now: set[Kind] = set()
         for kind in KINDS:
-            if step >= self._next[kind] and self._purses[kind].pays(training):
+            if self._again(kind, step) and self._purses[kind].pays(training, on_credit=True):
                 now.add(kind)
+            elif step >= self._next[kind] and self._purses[kind].pays(training):
+                now.add(kind)
+                self._credits[kind] = _AGAIN
                 self._next[kind] = _after(step, EVERY[kind])
         self._now = frozenset(now)
+
+    def doubt(self, signs: Iterable[str], step: int) -> None:
+        """Look again soon after `step` at what was sick there, if it is so once more.
+
+        What that costs is paid off before the next look that is due, so the budget holds.
+        """
+        for kind in set[Kind | None](map(_kind_of, signs)):
+            if kind is not None and self._credits[kind]:
+                self._doubted[kind] = step + _AGAIN_AFTER
+
+    def _again(self, kind: Kind, step: int) -> bool:
+        if step < self._doubted.get(kind, step + 1):
+            return False
+        del self._doubted[kind]
+        self._credits[kind] -= 1
+        return True
 
     def at(self, kind: Kind) -> bool:
         """Whether this update is looked at so."""
@@ -77,3 +101,14 @@ class Rounds:
 def _after(step: int, every: int) -> int:
     """The next multiple; an early one first, for what goes wrong at once."""
     return 5 if step < 5 <= every else (step // every + 1) * every
+
+
+def _kind_of(id: str) -> Kind | None:
+    """The kind of look that a sign comes from; None for one that comes with every loss."""
+    if id.startswith("loss."):
+        return None
+    gradients = id.startswith(("gradient.", "norm.gain")) or id in (
+        "update.ratio",
+        "update.effective_step",
+    )
+    return "gradients" if gradients else "inside"

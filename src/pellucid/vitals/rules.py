@@ -56,6 +56,21 @@ class Rule:
         ]
         return [(word, limit) for word, limit in every if limit is not None]
 
+    def why(self, word: Word, value: float) -> str:
+        """What a word other than calm follows from, in one line; empty for calm."""
+        if word == "calm":
+            return ""
+        if not math.isfinite(value):
+            return f"not finite: {self.what}"
+        above, below = (
+            (self.sick_above, self.sick_below)
+            if word == "sick"
+            else (self.watch_above, self.watch_below)
+        )
+        over = above is not None and value > above
+        side = f"above {above:g}" if over or below is None else f"below {below:g}"
+        return f"{word} {side}: {self.what}"
+
     @property
     def told(self) -> str:
         """The rule in words."""

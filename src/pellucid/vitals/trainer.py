@@ -16,26 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from pellucid.batches import (
-    IGNORED,
-    Batch,
-    LabelBatch,
-    PairBatch,
-    PreferenceBatch,
-    RolloutBatch,
-    TokenBatch,
-)
+from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
-from pellucid.model import Transformer
-from pellucid.training import Event, Job, Observer, Vitals, Watcher, events, to_device
+from pellucid.objectives import DirectPreference, PolicyGradient
+from pellucid.training import Event, Job, Observer, Vitals, Watcher, events
+from pellucid.vitals.job_rows import Rows
 from pellucid.vitals.labels import Baselines, baselines
-from pellucid.vitals.probe import Probe
+from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watching import Watch
 
-_TOKENS, _ROWS = 512, 4
 #: Of how many rows the labels' entropies are estimated.
 _COUNTED_ROWS = 64
 #: Of how many checkpoints the windows are kept.
@@ -68,31 +59,53 @@ def _watched(
     thresholds: str | Path | None,
 ) -> Generator[Observer]:
     size = job.settings.batch_size
-    first = job.batch(0, size)
+    # answers are drawn anew for each update, and rewarded by somebody's code: not asked for here
+    first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, size)
+    seen = Rows(job, first)
     watch = Watch(
         job.model,
         job.optimiser.parts,
-        probe=probe_of(job.model, _rows_for_a_look(first)),
+        probe=seen.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
         max_overhead=max_overhead,
         log=log,
         thresholds=thresholds,
     )
-    watch.judge.baselines = _baselines(job, first, size)
+    watch.other = seen.other()
+    watch.judge.baselines = None if first is None else _baselines(job, first, size)
+    watch.judge.counts_tokens = job.unit == "tokens"
+    watch.judge.answers_are_given = isinstance(job.objective, DirectPreference)
+    watch.judge.excused = _excused(job)
     watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
     with watch:
-        yield _Observer(watch, tell, job.plan.total_steps)
+        yield _Observer(watch, seen, tell, job)
+
+
+def _excused(job: Job) -> dict[str, str]:
+    """Signs that say nothing of what this objective minimises, each with the reason."""
+    found: dict[str, str] = {}
+    if isinstance(job.objective, DirectPreference | PolicyGradient):
+        answers = "answers are weighed against each other, and a certain token ends no learning"
+        found |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
+    if isinstance(job.objective, PolicyGradient):
+        even = "where all answers are worth the same there is next to no gradient, and rightly so"
+        small = ("gradient.norm", "gradient.depth_ratio", "gradient.zeros", "update.effective_step")
+        found |= dict.fromkeys(small, even)
+    return found
 
 
 class _Observer:
     """Hands the run's events to a watch, and its signs to the run."""
 
-    def __init__(self, watch: Watch, tell: Observer, total: int) -> None:
+    def __init__(self, watch: Watch, seen: Rows, tell: Observer, job: Job) -> None:
         self._watch = watch
+        self._seen = seen
         self._tell = tell
-        self._total = total
+        self._total = job.plan.total_steps
+        # the loss of a policy is log P of what it has drawn itself: it has no way to go
+        self._has_loss = not isinstance(job.objective, PolicyGradient)
         self._new: tuple[int, Sequence[Sign]] | None = None
         self._kept: Path | None = None
         watch.listeners.append(self._keep)
@@ -101,15 +114,18 @@ class _Observer:
         match event:
             case events.Started() | events.Resumed():
                 self._kept = Path(event.folder) / "vitals.json" if event.folder else None
+                if isinstance(event, events.Started) and not self._watch.judge.counts_tokens:
+                    self._watch.judge.guessing = event.guessing_nats
                 if isinstance(event, events.Resumed):
-                    self._watch.updates = event.step
+                    self._watch.updates = self._seen.step = event.step
                     self._recall(event.step)
                 self._watch.go_on()
             case events.Logged():
                 first = event.step - len(event.losses) + 1
                 both = zip(event.losses, event.grad_norms, strict=True)
                 for step, (loss, norm) in enumerate(both, start=first):
-                    self._watch.judge.loss(step, loss)
+                    if self._has_loss:
+                        self._watch.judge.loss(step, loss)
                     self._watch.judge.norm(step, norm)
             case events.CheckpointSaved():
                 self._watch.flush()
@@ -130,7 +146,9 @@ class _Observer:
             return
         step, signs = self._new
         self._new = None
-        self._tell(vitals_event(step, signs))
+        cost = self._watch.cost
+        took = (cost.seconds, cost.training_seconds, cost.looks)
+        self._tell(vitals_event(step, signs, self._watch.judge.rules, took))
 
     def _remember(self, step: int) -> None:
         if self._kept is None:
@@ -148,48 +166,27 @@ class _Observer:
             self._watch.load_state_dict(states[str(step)])
 
 
-def vitals_event(step: int, signs: Sequence[Sign]) -> Vitals:
+def vitals_event(
+    step: int,
+    signs: Sequence[Sign],
+    rules: Mapping[str, Rule],
+    cost: tuple[float, float, int] | None = None,
+) -> Vitals:
     """Signs as the run records them."""
+    shown = rows(signs)
+    speakers = tuple(
+        ("", "") if (s := row.sign) is None else (s.id, rules[s.id].why(s.word, s.value))
+        for row in shown
+    )
     return Vitals(
         step=step,
         signs=tuple(
             (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.where) for sign in signs
         ),
-        rows=tuple((row.name, row.word or "") for row in rows(signs)),
+        rows=tuple((row.name, row.word or "") for row in shown),
+        speakers=speakers,
+        cost=cost,
     )
-
-
-def probe_of(model: Transformer, batch: Batch) -> Probe:
-    """A look through the rows of a batch, of whatever kind it is."""
-    batch = to_device(batch, model.device)
-
-    def call() -> Tensor | None:
-        match batch:
-            case PairBatch():
-                encoded = model.encode(batch.source, padding=batch.source_padding)
-                return model(batch.ids, encoded=encoded)
-            case TokenBatch() if model.has_head:
-                return model(batch.ids, documents=batch.documents, padding=batch.padding)
-            case RolloutBatch() if model.has_head:
-                return model(batch.ids)
-            case TokenBatch() | LabelBatch():
-                model.hidden_states(batch.ids, padding=batch.padding)
-            case _:
-                pass
-        return None
-
-    match batch:
-        case PreferenceBatch():
-            return probe_of(model, batch.chosen)
-        case TokenBatch() | PairBatch() | RolloutBatch():
-            return Probe(call, batch.targets)
-        case _:
-            return Probe(call, None)
-
-
-def _rows_for_a_look(batch: Batch) -> Batch:
-    length = max(t.shape[1] for t in batch.named_tensors().values() if t.ndim > 1)
-    return batch.part(slice(0, min(batch.rows, _ROWS, max(1, _TOKENS // length))))
 
 
 def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:

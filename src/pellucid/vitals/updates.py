@@ -15,15 +15,22 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 
 from pellucid.errors import ConfigError
-from pellucid.vitals.anatomy import Anatomy
+from pellucid.vitals.anatomy import Anatomy, local
 from pellucid.vitals.tape import Tape
 
 Optimisers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 
 #: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
 _SAMPLE = 2**14
+#: How many tokens' vectors are looked at, about.
+_VECTORS = 512
+#: Kinds of weights that an update can be too small for.
+_NARROW = (torch.bfloat16, torch.float16)
+#: Stands for a number that a matrix does not have.
+_NONE = -1.0
 
 
 @dataclass(slots=True)
@@ -48,7 +55,15 @@ class Updates:
             for parameter in cast("list[nn.Parameter]", group["params"])
         }
         self._before: _Before | None = None
+        #: the gradients of the look before, and whose they are
+        self._last: tuple[list[str], Tensor] | None = None
         self._places: tuple[list[str], Tensor, Tensor] | None = None
+        #: names of the modules that the model goes through; empty while not known
+        self.called: frozenset[str] = frozenset()
+        # asked before training begins, for it waits for the device
+        self._from_zero = {
+            name for name in anatomy.matrices if not bool(local(anatomy.parameters[name]).any())
+        }
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
 
     @property
@@ -60,13 +75,16 @@ class Updates:
     def before(self, tape: Tape) -> None:
         """Measure the gradients as the optimiser finds them."""
         given = [
-            (name, parameter, parameter.grad)
+            (name, parameter, local(parameter.grad))
             for name, parameter in self._anatomy.parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
-        n_all = len(self._anatomy.parameters)
-        missing = torch.tensor((n_all - len(given)) / max(n_all, 1))
-        tape.put("gradient.missing", missing)
+        had = {name for name, *_ in given}
+        # a process may have no part of what is small
+        given = [each for each in given if each[2].numel()]
+        lacking = [name for name in self._anatomy.parameters if name not in had]
+        missing = sum(self._takes_part(name) for name in lacking) / len(self._anatomy.parameters)
+        tape.put("gradient.missing", torch.tensor(missing))
         self._before = None
         if not given:
             return
@@ -79,41 +97,78 @@ class Updates:
         self._profile([name for name, *_ in given], norms, tape)
         named = {name: (parameter, gradient) for name, parameter, gradient in given}
         chosen = [name for name in self._anatomy.matrices if name in named]
+        raw = [sample(named[name][1]) for name in chosen]
         self._before = _Before(
             chosen,
             [sample(named[name][0]).clone() for name in chosen],
-            [sample(named[name][1]).float() / self._divisor(norms) for name in chosen],
+            [gradient.float() / self._divisor(norms) for gradient in raw],
         )
+        self._sizes(self._before, tape)
+        self._numbers(chosen, raw, tape)
 
     @torch.no_grad()
     def after(self, tape: Tape) -> None:
         """Measure what the step has done to the weights, and the gains of norms as they are now."""
         self._gains(tape)
+        self._embeddings(tape)
         kept, self._before = self._before, None
         if kept is None or not kept.names:
             return
         ratios: list[Tensor] = []
+        lost: dict[str, Tensor] = {}
         steps: dict[str, Tensor] = {}
         surprises: dict[str, Tensor] = {}
         for name, old, gradient in zip(kept.names, kept.weights, kept.gradients, strict=True):
             parameter = self._anatomy.parameters[name]
             moved = (sample(parameter) - old).float()
-            ratios.append(rms(moved) / rms(old.float()).clamp(min=1e-30))
+            if parameter.dtype in _NARROW:
+                lost[name] = ((moved == 0) & (gradient != 0)).double().mean()
+            ratio = rms(moved) / rms(old.float()).clamp(min=1e-30)
+            # what began at zero (adapters, outputs) has no size of its own that it could move by
+            ratios.append(torch.full_like(ratio, _NONE) if name in self._from_zero else ratio)
             if self._is_adaptive(name):
                 optimiser, group = self._groups[id(parameter)]
                 shrunk = group["lr"] * _decoupled_decay(optimiser, group) * old.float()
-                steps[name] = rms(moved + shrunk) / group["lr"]
+                step = rms(moved + shrunk) / group["lr"]
+                # without a gradient there is no step: that is no fault of the optimiser's
+                steps[name] = torch.where(gradient.any(), step, _NONE)
                 surprise = _rms_t(optimiser, group, parameter, gradient)
                 if surprise is not None:
                     surprises[name] = surprise
         tape.put("update.ratio", torch.stack(ratios), tuple(kept.names))
-        for sign, values in (("update.effective_step", steps), ("gradient.rms_t", surprises)):
+        for sign, values in (
+            ("update.effective_step", steps),
+            ("gradient.rms_t", surprises),
+            ("update.lost", lost),
+        ):
             if values:
                 tape.put(sign, torch.stack(list(values.values())), tuple(values))
 
+    def _numbers(self, names: list[str], gradients: list[Tensor], tape: Tape) -> None:
+        """What the numbers of the gradients are like, all samples at once."""
+        if not gradients:
+            return
+        together = torch.cat([gradient.float() for gradient in gradients])
+        tape.put("gradient.zeros", (together == 0).double().mean())
+        if any(gradient.dtype == torch.float16 for gradient in gradients):
+            most = torch.finfo(torch.float16).max
+            tape.put("gradient.near_max", together.abs().amax() / most)
+        if self._last is not None and self._last[0] == names:
+            tape.put("gradient.cosine", cosine_similarity(together, self._last[1], dim=0))
+        self._last = (names, together)
+
+    def _takes_part(self, name: str) -> bool:
+        """Whether the model goes through a parameter's module, or through the one around that.
+
+        A pooler is no part of a training on hidden tokens. Before the first look all take part.
+        """
+        module = name.rpartition(".")[0]
+        around = module.rpartition(".")[0]
+        return not self.called or module in self.called or (bool(around) and around in self.called)
+
     def _profile(self, names: list[str], norms: Tensor, tape: Tape) -> None:
         blocks = tuple(self._anatomy.blocks)
-        if len(blocks) < 2:
+        if len(blocks) < 2 or all(depth is None for depth in self._depth.values()):
             return
         which, depth = self._inside(names, norms.device)
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
@@ -135,14 +190,35 @@ class Updates:
             self._places = (names, which, depth)
         return self._places[1:]
 
+    def _sizes(self, now: _Before, tape: Tape) -> None:
+        if not now.names:
+            return
+        rows = [self._anatomy.parameters[name].shape[-1] ** 0.5 for name in now.names]
+        sizes = [rms(w.float()) * root for w, root in zip(now.weights, rows, strict=True)]
+        tape.put("weights.size", torch.stack(sizes), tuple(now.names))
+
     def _gains(self, tape: Tape) -> None:
         gains = {
-            name: rms(norm.gain.detach().float() + norm.offset)
+            name: rms(local(norm.gain.detach()).float() + norm.offset)
             for name, norm in self._anatomy.norms.items()
-            if norm.gain is not None
+            if norm.gain is not None and local(norm.gain).numel()
         }
         if gains:
             tape.put("norm.gain", torch.stack(list(gains.values())), tuple(gains))
+
+    def _embeddings(self, tape: Tape) -> None:
+        """RMS of some tokens' vectors, and how much it differs from token to token."""
+        largest = max(
+            (local(module.weight) for module in self._anatomy.embeddings.values()),
+            key=len,
+            default=None,
+        )
+        if largest is None or largest.ndim != 2 or not largest.numel():
+            return
+        vectors = largest.detach()[:: -(-len(largest) // _VECTORS)].float()
+        each = vectors.square().mean(-1).sqrt()
+        tape.put("embeddings.rms", each.mean())
+        tape.put("embeddings.spread", each.std(correction=0) / each.mean().clamp(min=1e-30))
 
     def _is_adaptive(self, name: str) -> bool:
         entry = self._groups.get(id(self._anatomy.parameters[name]))
@@ -177,8 +253,11 @@ def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]
 
 
 def sample(tensor: Tensor) -> Tensor:
-    """At most `_SAMPLE` numbers of a tensor, evenly spread: a view where it can be one."""
-    flat = tensor.detach().reshape(-1)
+    """At most `_SAMPLE` numbers of a tensor, evenly spread: a view where it can be one.
+
+    Of a sharded one, of the part that is here: a process that looked at more would wait for others.
+    """
+    flat = local(tensor.detach()).reshape(-1)
     # an odd stride, so that the columns of a matrix as wide as a power of two all have their turn
     stride = -(-flat.numel() // _SAMPLE) | 1
     return flat[::stride]

@@ -20,14 +20,19 @@ from torch import Tensor, nn
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import study
 from pellucid.vitals.capture import Capture
+from pellucid.vitals.clearing import Clearing, cleared_by
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import baselines
 from pellucid.vitals.logs import Log, log_to, numbers
-from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.losses import Losses
+from pellucid.vitals.missing import missing
+from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Looking, Probe
 from pellucid.vitals.purse import Cost
+from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
+from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
 from pellucid.vitals.tape import Column, Tape
 from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
@@ -41,7 +46,7 @@ class Watch:
         model: nn.Module,
         optimizer: Optimisers | None,
         *,
-        probe: Probe | None,
+        probe: Probe | Callable[[], Probe | None] | None,
         reference: nn.Module | None,
         clip_norm: float | None,
         max_overhead: float | None,
@@ -54,12 +59,19 @@ class Watch:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
         self._updates = Updates(self._anatomy, self._optimisers)
+        self._clearing = Clearing(cleared_by(self._optimisers))
         self._judge = Judge(rules_of(thresholds))
         self._tape = Tape()
         device = next(iter(self._anatomy.parameters.values())).device
         self._rounds = Rounds(max_overhead, device)
-        self._probe, self._looking = probe, None if probe is None else Looking(self._anatomy, probe)
+        #: where the probe is had from, once there is one
+        self._find = probe
+        self._looking: Looking | None = None
+        if isinstance(probe, Probe) and not self._anatomy.is_sharded:
+            self._looking = Looking(self._anatomy, probe)
         self._reference = reference
+        #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
+        self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
         self._judge.clip_norm = clip_norm
         #: ids of what the judge is told by somebody who knows it better
         self.told_elsewhere: set[str] = set()
@@ -68,7 +80,7 @@ class Watch:
         self._logs: list[Log] = [] if log is None else [log_to(log)]
         self._capture: Capture | None = None
         self._handles: list[Any] = []
-        self._losses: list[Tensor] = []
+        self._losses = Losses()
         self._predicted: Predicted | None = None
         #: updates that are done
         self.updates = 0
@@ -78,13 +90,14 @@ class Watch:
     # ---- attaching
 
     def __enter__(self) -> Self:
-        if self._probe is None:
+        if self._find is None:
             self._capture = Capture(self._model)
         if self._optimisers:
             first, last = self._optimisers[0], self._optimisers[-1]
             self._handles = [
                 first.register_step_pre_hook(self._on_step(self._before)),
                 last.register_step_post_hook(self._on_step(self._after)),
+                *self._clearing.attach(),
             ]
         self._rounds.clock.start()
         return self
@@ -117,9 +130,7 @@ class Watch:
     def step(self, loss: Tensor | float | None = None) -> None:
         """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
         if loss is not None:
-            self._losses.append(
-                loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
-            )
+            self._losses.add(loss)
         if not self._optimisers:
             self._before()
             self._after()
@@ -134,7 +145,7 @@ class Watch:
 
     def flush(self) -> None:
         """Read what is on its way, and wait for it."""
-        self._take_losses()
+        self._losses.put(self._tape, self._capture)
         self._hear(self._tape.turn(self.updates))
         self._hear(self._tape.read())
 
@@ -151,22 +162,21 @@ class Watch:
         return self._judge
 
     @property
+    def seen(self) -> Seen:
+        """All that causes are found from."""
+        probe = None if self._looking is None else self._looking.probe
+        return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
+
+    @property
     def missing(self) -> dict[str, str]:
         """What cannot be watched in this training, and why."""
-        found = {} if self._looking is None else dict(self._looking.missing)
-        if self._looking is None:
-            found["probe"] = "no batch has come by yet"
-        elif self._predicted is not None and self._predicted.targets is None:
-            found["predictions.certain"] = (
-                "what the model's outputs are to predict is not known: pass probe=Probe(...)"
-            )
-        if "loss.value" not in self._judge.signs:
-            found["loss.value"] = "no loss was handed over: call w.step(loss)"
-        if not self._optimisers:
-            found["gradient.norm"] = "no optimiser was given"
-        elif not self._updates.adaptive:
-            found["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
-        return found
+        return missing(
+            self._anatomy,
+            self._looking,
+            self._predicted,
+            self._updates if self._optimisers else None,
+            has_loss="loss.value" in self._judge.signs,
+        )
 
     @property
     def cost(self) -> Cost:
@@ -202,16 +212,22 @@ class Watch:
     def _before(self) -> None:
         self._rounds.begin(self.updates + 1)
         if self._optimisers:
-            self._judge.rate(float(self._optimisers[0].param_groups[0]["lr"]))
-        if self._rounds.at("gradients"):
-            with self._rounds.look("gradients"):
-                self._updates.before(self._tape)
+            rate = float(self._optimisers[0].param_groups[0]["lr"])
+            self._judge.rate(rate)
+            self._judge.record.rates.add(Point(self.updates + 1, rate))
         if self._rounds.at("inside"):
             with self._rounds.look("inside"):
                 self._look_inside()
+        if self._rounds.at("gradients"):
+            with self._rounds.look("gradients"):
+                self._updates.before(self._tape)
+                self._clearing.put(self._tape)
+                if self._capture is not None:
+                    self._capture.put(self._tape)
 
     def _after(self) -> None:
         self.updates += 1
+        self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self._updates.after(self._tape)
@@ -220,49 +236,51 @@ class Watch:
                 after = self._looking.glance()
                 if after is not None:
                     self._predicted.moved_to(after, self._tape)
-        self._take_losses()
+        self._losses.put(self._tape, self._capture)
         self._hear(self._tape.turn(self.updates))
         if self.stops_clock:
             self._rounds.clock.pause()
 
-    def _take_losses(self) -> None:
-        """The losses of the update's parts: those handed over, or those the model gave."""
-        given, capture = self._losses, self._capture
-        found = given or ([] if capture is None else capture.losses)
-        if found:
-            together = torch.stack([loss.float() for loss in found])
-            adds_up = not given and capture is not None and capture.adds_up
-            self._tape.put("loss", together.sum() if adds_up else together.mean())
-        given.clear()
-        if capture is not None:
-            capture.losses.clear()
-
     def _look_inside(self) -> None:
-        if self._looking is None and self._capture is not None:
-            self._probe = self._capture.probe()
-            if self._probe is None:
-                return
-            self._looking = Looking(self._anatomy, self._probe)
-            if self._capture.labels is not None and self._capture.labels.ndim == 2:
-                self._judge.baselines = baselines(self._capture.labels)
-        if self._looking is None:
+        if self._looking is None and not self._found():
             return
+        assert self._looking is not None
         self._predicted = self._looking.look(self._tape)
+        self._updates.called = self._looking.called
         if self._predicted is None:
             return
-        if self._judge.guessing is None and self._predicted.targets is not None:
+        known = self._judge.guessing is not None or not self._judge.counts_tokens
+        if not known and self._predicted.targets is not None:
             classes = self._predicted.logits.shape[-1]
             self._judge.guessing = float(torch.tensor(classes).double().log())
         self._compare(self._predicted)
 
+    def _found(self) -> bool:
+        """Whether there are rows to look through by now."""
+        if self._anatomy.is_sharded:
+            return False
+        capture = self._capture
+        probe = self._find() if callable(self._find) else capture.probe() if capture else None
+        if probe is None:
+            return False
+        self._looking = Looking(self._anatomy, probe)
+        if capture is not None and capture.labels is not None and capture.labels.ndim == 2:
+            self._judge.baselines = baselines(capture.labels)
+        return True
+
     def _compare(self, predicted: Predicted) -> None:
-        """How far the model is from its reference, asked anew: one that learns too is a fault."""
-        if self._reference is None or self._capture is None or self._looking is None:
-            return
-        call = self._capture.calling(self._reference)
-        reference = self._looking.glance(self._reference, call)
-        if reference is not None:
-            predicted.from_reference(reference, self._tape, first=self.updates == 0)
+        """How far the model is from another, asked anew: a reference that learns too is a fault."""
+        assert self._looking is not None
+        found: Predicted | None = None
+        name: Other = "reference"
+        if self.other is not None:
+            name, call = self.other
+            found = self._looking.glance(call=call)
+        elif self._reference is not None and self._capture is not None:
+            call = self._capture.calling(self._reference)
+            found = self._looking.glance(self._reference, call)
+        if found is not None:
+            predicted.compared(name, found, self._tape, first=self.updates == 0)
 
     def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge what has arrived, a step old; tell it where it is more than a loss."""
@@ -273,6 +291,7 @@ class Watch:
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):
             return
+        self._rounds.doubt(self._judge.doubted, step)
         for listener in self.listeners:
             listener(step, self.signs)
         for log in self._logs:

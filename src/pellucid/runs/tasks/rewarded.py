@@ -57,9 +57,16 @@ def rewarded(given: Given) -> Task:
     order = Bucketed(data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed)
     precision = find_precision(run.training.precision, given.model.device)
 
+    drawn: dict[tuple[int, int], RolloutBatch] = {}
+
     def batch(position: int, n: int) -> RolloutBatch:
-        prompts = order.batch(position // n_samples, n // n_samples)
-        return rollouts.batch(prompts, position, precision)
+        # asked for by who watches, too: a reward is somebody's code, and is called as often as ever
+        if (position, n) not in drawn:
+            prompts = order.batch(position // n_samples, n // n_samples)
+            made = rollouts.batch(prompts, position, precision)
+            drawn.clear()
+            drawn[position, n] = made
+        return drawn[position, n]
 
     def judge(side: Examples, precision: Precision) -> HeldOut:
         return rollouts.judged(side, rows, precision)

@@ -1,0 +1,97 @@
+"""Ways to exchange a part of a model, which faults are made of.
+
+Comes in: a training. Goes out: nothing; the training's own modules are changed, and no class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.diagnosis.training import Training
+
+
+def blocks(t: Training, which: str) -> list[Any]:
+    """The blocks of the stack that the head reads: all, or one of them."""
+    every = list(t.model.stack.blocks)
+    chosen = {"first": every[:1], "middle": every[len(every) // 2 :][:1], "last": every[-1:]}
+    return chosen.get(which, every)
+
+
+def attentions(t: Training, which: str) -> list[Any]:
+    """The attention of some blocks."""
+    return [block.attention for block in blocks(t, which)]
+
+
+def around(module: Any, change: Callable[..., Any]) -> None:
+    """Replace a module's forward by `change(forward, *arguments)`."""
+    forward = module.forward
+    module.forward = lambda *arguments: change(forward, *arguments)
+
+
+def order(time: int, diagonal: int = 0) -> Tensor:
+    """True where a key is seen by a query."""
+    return torch.ones(time, time, dtype=torch.bool).tril(diagonal)
+
+
+def sees(t: Training, which: str, change: Callable[[Any, int], Any]) -> None:
+    """Let some blocks look at the rows through another view."""
+
+    def through(forward: Any, x: Tensor, positions: Any, view: Any, cache: Any) -> Tensor:
+        return forward(x, positions, change(view, x.shape[1]), cache)
+
+    for attention in attentions(t, which):
+        around(attention, through)
+
+
+def both_ways(view: Any, time: int) -> Any:
+    """No causal mask."""
+    return view._replace(causal=False, mask=None)
+
+
+def one_too_many(view: Any, time: int) -> Any:
+    """Each token sees the one after it."""
+    return view._replace(causal=False, mask=order(time, 1))
+
+
+def padding_forgotten(view: Any, time: int) -> Any:
+    """Order and documents alone."""
+    mask = order(time) if view.forwards else torch.ones(time, time, dtype=torch.bool)
+    if view.documents is not None:
+        mask = mask & (view.documents[:, None, :, None] == view.documents[:, None, None, :])
+    return view._replace(causal=False, mask=mask)
+
+
+def documents_forgotten(view: Any, time: int) -> Any:
+    """Order and padding alone."""
+    mask = order(time) if view.forwards else torch.ones(time, time, dtype=torch.bool)
+    if view.padding is not None:
+        mask = mask & view.padding[:, None, None, :]
+    return view._replace(causal=False, mask=mask)
+
+
+def heads_not_transposed(t: Training, which: str) -> None:
+    """(batch, time, heads, d) read as (batch, heads, time, d)."""
+    for attention in attentions(t, which):
+
+        def forward(x: Tensor, *_: Any, of: Any = attention) -> Tensor:
+            rows, time, _width = x.shape
+            groups = of.n_heads // of.n_kv_heads
+            q = of.query_norm(of.query(x).view(rows, of.n_heads, time, -1))
+            k = of.key_norm(of.key(x).view(rows, of.n_kv_heads, time, -1))
+            k = k.repeat_interleave(groups, 1)
+            v = of.value(x).view(rows, of.n_kv_heads, time, -1).repeat_interleave(groups, 1)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return of.output(mixed.reshape(rows, time, -1))
+
+        attention.forward = forward
+
+
+def fill(weight: Tensor, values: Any) -> None:
+    """Write into a weight."""
+    with torch.no_grad():
+        weight.copy_(torch.as_tensor(values).expand_as(weight))

@@ -1,0 +1,232 @@
+"""A training that is seen once, live, and written down: what a `History` is made of, repeatedly.
+
+Comes in: a training. Goes out: plain values, on disk, and a `History` of them. Recording is apart
+from judging: thresholds may change, and nothing has to be trained again. What was measured is kept
+as it was measured, and words are found anew with the thresholds of today. Findings of probes are
+kept as they were found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.diagnosis.training import Training, train
+from pellucid import config
+from pellucid.config import run_from_table, run_to_toml
+from pellucid.diagnosis import (
+    Declared,
+    Evidence,
+    Facts,
+    Finding,
+    History,
+    Reading,
+    check,
+    history_of_watch,
+)
+from pellucid.diagnosis.of_run import facts_of
+from pellucid.presets import find
+from pellucid.vitals import watch
+from pellucid.vitals.judge import Judge
+from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.probe import Probe
+from pellucid.vitals.rules import rules_of
+from pellucid.vitals.tape import Column
+
+Record = dict[str, Any]
+#: Batches that are handed to `check`, as somebody would hand over the first of a loader.
+_BATCHES = 6
+
+
+def record(training: Training) -> Record:
+    """Check it, watch it, train it; what was seen."""
+    t = training
+    started = time.process_time()
+    batches = [t.batch(update) for update in range(_BATCHES)]
+    first = batches[0]
+    findings = check(
+        t.model,
+        [each.ids for each in batches],
+        first.labels,
+        optimizer=t.optimisers[0] if len(t.optimisers) == 1 else _Several(t.optimisers),
+        loss=t.loss,
+        tokenizer=t.tokenizer,
+        declared=t.declared,
+        ignore=t.ignore,
+    )
+    checked = time.process_time()
+    labels = torch.cat([each.labels for each in batches])
+    told: list[Any] = []
+    with watch(
+        t.model,
+        t.optimisers,
+        probe=_probe(t),
+        clip_norm=t.run.training.clip_norm,
+        max_overhead=None,
+    ) as watched:
+        known = baselines(labels)
+        watched.judge.baselines = known
+        _listen(watched.judge, told)
+        noted = train(t, watched)
+    ended = time.process_time()
+    live = history_of_watch(watched, findings=findings)
+    stopped = live.stopped
+    if stopped is None and noted.stopped is not None:
+        stopped = (noted.stopped, "loss", "")
+    return {
+        "config": run_to_toml(t.run),
+        "declared": asdict(t.declared),
+        "ignore": list(t.ignore),
+        "facts": asdict(_facts(t, live.facts)),
+        "losses": noted.losses,
+        "held_out": noted.held_out,
+        "norms": noted.norms,
+        "rates": noted.rates,
+        "told": told,
+        "guessing": watched.judge.guessing,
+        "baselines": list(known),
+        "stopped": stopped,
+        "findings": [asdict(each) for each in live.findings],
+        "outcome": math.inf if noted.stopped is not None else t.outcome(),
+        "seconds": {
+            "check": checked - started,
+            "train": ended - checked,
+            "watching": watched.cost.seconds,
+        },
+    }
+
+
+class _Several:
+    """Optimisers that step together, as `check` knows them."""
+
+    def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+
+
+def _probe(t: Training) -> Probe | None:
+    """The first rows, for models that take more than ids; else the watch finds its own."""
+    batch = t.batch(0)
+    if t.arch in ("gpt", "llama"):
+        return None
+    few = batch.cut(slice(0, 4))
+    return Probe(lambda: t.logits(few), few.labels)
+
+
+def _listen(judge: Judge, told: list[Any]) -> None:
+    """Keep what the judge is told."""
+    read, rate = judge.read, judge.rate
+
+    def reading(step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
+        told.append([step, [[c.id, list(c.places), _short(v)] for c, v in readings]])
+        read(step, readings)
+
+    def rating(learning_rate: float) -> None:
+        told.append([None, learning_rate])
+        rate(learning_rate)
+
+    judge.read = reading
+    judge.rate = rating
+
+
+def _short(values: list[float]) -> list[float]:
+    """Seven digits are enough."""
+    return [float(f"{value:.7g}") for value in values]
+
+
+def _facts(t: Training, live: Facts) -> Facts:
+    """What model, optimiser and watch tell; what they cannot know is read in the config."""
+    budget = t.run.training.budget
+    assert isinstance(budget, config.Steps)
+    told = facts_of(t.run, budget.count)
+    known = {name: value for name, value in asdict(live).items() if value is not None}
+    more = {
+        "batch_tokens": t.run.training.batch_size * t.feed.time,
+        "precision": "bfloat16" if t.autocast else "float32",
+        "pretrained": t.declared.pretrained,
+    }
+    return replace(told, **(more | known))
+
+
+def write(record: Record, path: Path) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
+        json.dump(record, file)
+    os.replace(file.name, path)
+
+
+def read(path: Path) -> Record:
+    """What was written."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def history(record: Record, until: int | None = None) -> History:
+    """What `diagnose` is given: all of it, or what was known after some update.
+
+    Signs are judged anew, with the thresholds that there are now.
+    """
+    last = math.inf if until is None else until
+    stopped = record["stopped"]
+    facts = dict(record["facts"])
+    facts["betas"] = None if facts["betas"] is None else tuple(facts["betas"])
+    run = run_from_table(tomllib.loads(record["config"]), find)
+    return History(
+        name=record["name"],
+        losses=_points(record["losses"], last),
+        held_out=_points(record["held_out"], last),
+        grad_norms=_points(record["norms"], last),
+        rates=_points(record["rates"], last),
+        signs=_judged(record, last),
+        facts=Facts(**facts),
+        findings=tuple(finding(each) for each in record["findings"]),
+        stopped=None if stopped is None or stopped[0] > last else tuple(stopped),
+        config=run,
+    )
+
+
+def declared(record: Record) -> Declared:
+    """What was said of the model."""
+    said = dict(record["declared"])
+    return Declared(**(said | {"frozen": tuple(said["frozen"])}))
+
+
+def finding(told: dict[str, Any]) -> Finding:
+    """A finding from plain values."""
+    seen = tuple(Evidence(**each) for each in told["evidence"])
+    return Finding(**(told | {"evidence": seen, "patch": tuple(told["patch"])}))
+
+
+def _points(points: list[list[float]], last: float) -> tuple[tuple[int, float], ...]:
+    return tuple((int(at), value) for at, value in points if at <= last)
+
+
+def _judged(record: Record, last: float) -> dict[str, tuple[Reading, ...]]:
+    judge = Judge(rules_of(None))
+    judge.guessing = record["guessing"]
+    judge.baselines = Baselines(*record["baselines"])
+    judge.clip_norm = record["facts"]["clip_norm"]
+    found: dict[str, list[Reading]] = {}
+    for step, said in record["told"]:
+        if step is None:
+            judge.rate(said)
+            continue
+        if step > last:
+            break
+        judge.read(step, [(Column(id, tuple(places)), values) for id, places, values in said])
+        if all(id == "loss" for id, _, _ in said):
+            continue
+        for sign in judge.signs.values():
+            if sign.step == step:
+                reading = Reading(step, sign.value, sign.word, sign.where)
+                found.setdefault(sign.id, []).append(reading)
+    return {id: tuple(readings) for id, readings in found.items()}

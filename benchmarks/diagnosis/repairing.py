@@ -1,0 +1,157 @@
+"""Repair judged by rerun: what is prescribed is laid over the config, and trained anew.
+
+Comes in: records of a split. Goes out: for each fault that config can undo, the held-out loss after
+the first, second and third prescription. It does not know whether the cause was right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.diagnosis.jobs import Job, Split, config_of, job_of, jobs, made
+from benchmarks.diagnosis.metrics import interval
+from benchmarks.diagnosis.outcomes import Band, bands, outcome
+from benchmarks.diagnosis.record import Record, read, record, write
+from benchmarks.diagnosis.recording import _ready, file_of, say
+from benchmarks.diagnosis.setups import VOCAB
+from benchmarks.diagnosis.verdicts import verdict
+from pellucid import config
+from pellucid.config import run_from_table, run_to_toml
+from pellucid.errors import ConfigError
+from pellucid.presets import find
+
+_TRIES = 3
+#: ln 96: how bad a loss can be counted as.
+_GUESSING = math.log(VOCAB)
+
+
+def repair_split(split: Split, folder: Path, processes: int) -> None:
+    """Try what is prescribed for every harmful fault that config can undo: of one seed each."""
+    there = [job for job in jobs(split) if file_of(folder, job).exists()]
+    records = [read(file_of(folder, job)) for job in there]
+    known = bands(records)
+    chosen = [each for each in records if _to_repair(each, known)]
+    open_ones = [job_of(each) for each in chosen if not _file(folder, job_of(each)).exists()]
+    say(f"repair: {len(chosen)} runs, {len(chosen) - len(open_ones)} are there")
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+        running = [pool.submit(_mended, job, folder, _band(known, job)) for job in open_ones]
+        for count, each in enumerate(as_completed(running), start=1):
+            say(f"repair {count} of {len(running)}: {each.result()}")
+
+
+def _to_repair(record: Record, known: Mapping[tuple[str, str], Band]) -> bool:
+    job = job_of(record)
+    # the first seed of each level stands for the others: a repair costs up to three trainings
+    first = job.seed - job.level in (11, 101)
+    if not record.get("repairable") or not first:
+        return False
+    changed = run_to_toml(config_of(job)) != run_to_toml(_healthy(job))
+    return changed and outcome(record, known) == "harmful"
+
+
+def _healthy(job: Job) -> config.Run:
+    return config_of(Job(job.split, job.arch, "healthy", job.variant, 0, job.seed))
+
+
+def _band(known: Mapping[tuple[str, str], Band], job: Job) -> Band:
+    return known[job.arch, job.variant]
+
+
+def _file(folder: Path, job: Job) -> Path:
+    return folder / "repairs" / f"{job.name}.json"
+
+
+def _mended(job: Job, folder: Path, band: Band) -> str:
+    """One run with each prescription in turn, until one helps."""
+    torch.set_num_threads(1)
+    found = read(file_of(folder, job))
+    tries: list[dict[str, Any]] = []
+    try:
+        for assignments in prescribed(found)[:_TRIES]:
+            tries.append(_tried(job, folder, assignments) | {"assignments": list(assignments)})
+            if tries[-1]["outcome"] <= band.worst:
+                break
+    except Exception:
+        tries.append({"outcome": math.inf, "error": traceback.format_exc(limit=-2)})
+    before, losses = found["outcome"], [round(each["outcome"], 2) for each in tries]
+    told = {"job": found["job"], "before": before, "worst": band.worst, "healthy": band.mean}
+    write(told | {"tries": tries}, _file(folder, job))
+    return f"{job.name}: {before:.2f} -> {losses}, healthy {band.mean:.2f} to {band.worst:.2f}"
+
+
+def prescribed(record: Record) -> list[tuple[str, ...]]:
+    """The assignments that the findings lead to, those of the first finding first, each once."""
+    from pellucid.diagnosis import prescriptions
+
+    run = config_of(job_of(record))
+    said = [each for found in verdict(record).alarms for each in prescriptions(found, run)]
+    return list(dict.fromkeys(tuple(each.assignments) for each in said if each.assignments))
+
+
+def _tried(job: Job, folder: Path, assignments: Sequence[str]) -> dict[str, Any]:
+    """The run again, with the assignments laid over its config."""
+    import tomllib
+
+    table = tomllib.loads(run_to_toml(config_of(job)))
+    try:
+        run = run_from_table(table, find, assignments)
+    except ConfigError as error:
+        return {"outcome": math.inf, "error": str(error)}
+    again = record(made(job, _ready(folder.parent), run))
+    header = {"name": job.name, "job": {**vars_of(job), "kind": "healthy"}}
+    calm = not verdict(header | again).alarms
+    return {"outcome": again["outcome"], "calm": calm}
+
+
+def vars_of(job: Job) -> dict[str, Any]:
+    """A job as plain values."""
+    return {name: getattr(job, name) for name in job.__dataclass_fields__}
+
+
+def repairs(folder: Path, known: Mapping[tuple[str, str], Band]) -> dict[str, Any]:
+    """How many were mended by the first prescription, and within three."""
+    files = sorted(folder.glob("repairs/*/*.json"))
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if not found:
+        return {}
+
+    def mended(each: dict[str, Any], tries: int) -> bool:
+        return any(t["outcome"] <= each["worst"] for t in each["tries"][:tries])
+
+    def nearly(each: dict[str, Any], tries: int) -> bool:
+        """Nine tenths of the way back to healthy runs, or all of it."""
+        before = min(each["before"], _GUESSING)
+        enough = max(each["worst"], each["healthy"] + 0.1 * (before - each["healthy"]))
+        return any(t["outcome"] <= enough for t in each["tries"][:tries])
+
+    first, three = (sum(mended(each, n) for each in found) for n in (1, _TRIES))
+    calm = sum(any(t.get("calm") and t["outcome"] <= e["worst"] for t in e["tries"]) for e in found)
+    return {
+        "of": len(found),
+        "first": first,
+        "within_three": three,
+        "and_calm": calm,
+        "nearly_first": sum(nearly(each, 1) for each in found),
+        "nearly_within_three": sum(nearly(each, _TRIES) for each in found),
+        "first_interval": interval(first, len(found)),
+        "within_three_interval": interval(three, len(found)),
+        "not_mended": [
+            [
+                *(e["job"][key] for key in ("arch", "kind", "level")),
+                [round(t["outcome"], 3) for t in e["tries"]],
+                [round(e["healthy"], 3), round(e["worst"], 3)],
+            ]
+            for e in found
+            if not mended(e, _TRIES)
+        ],
+    }

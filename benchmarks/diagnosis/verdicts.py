@@ -1,0 +1,94 @@
+"""What the diagnosis says of each record, now and as the run went on.
+
+Comes in: records. Goes out: a verdict for each. It knows neither outcomes nor right answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.diagnosis.record import Record, declared, history
+from pellucid.diagnosis import SEVERITIES, Finding, History
+
+_ALARMING = SEVERITIES.index("warn")
+#: No answer, and said so.
+ABSTAINED = "UNK001"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The findings that alarm, the first one first; the notes; and when there was a first alarm.
+
+    `first_alarm` is the update after which it was known: 0 is before training. None is never.
+    """
+
+    alarms: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+    first_alarm: int | None = None
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of the alarms, each once."""
+        return list(dict.fromkeys(each.code for each in self.alarms))
+
+    @property
+    def top(self) -> Finding | None:
+        """The first alarm that names a cause; None where there is none, or it abstains."""
+        first = self.alarms[0] if self.alarms else None
+        return None if first is None or first.code == ABSTAINED else first
+
+
+def verdict(record: Record, *, when: bool = False) -> Verdict:
+    """What is said at the end; with `when`, also since when."""
+    found = _diagnosed(record, history(record))
+    alarms = tuple(each for each in found if alarming(each))
+    notes = tuple(each for each in found if not alarming(each))
+    first = _first_alarm(record) if when and alarms else None
+    return Verdict(alarms, notes, first)
+
+
+def alarming(finding: Finding) -> bool:
+    """Whether it is more than a note."""
+    return SEVERITIES.index(finding.severity) >= _ALARMING
+
+
+def _diagnosed(record: Record, seen: History) -> list[Finding]:
+    from pellucid.diagnosis import diagnose
+
+    return list(diagnose(seen, declared=declared(record), ignore=tuple(record["ignore"])))
+
+
+def _first_alarm(record: Record) -> int | None:
+    """Signs are read one update late: what was measured in an update is known after the next."""
+    looked = sorted({step for step, said in record["told"] if step is not None and len(said) > 1})
+    for step in (0, *looked):
+        if any(alarming(each) for each in _diagnosed(record, history(record, until=step))):
+            return step + 1 if step else 0
+    return len(record["losses"])
+
+
+def diverged(record: Record, window: int = 128, sds: float = 6.0, least: int = 20) -> int:
+    """The first update of the fault whose loss is far above those before it; else the last one.
+
+    With fewer than `window` losses, the mean and the deviation are of those there are.
+    """
+    losses = [loss for _, loss in record["losses"]]
+    onset = record.get("onset", 0)
+    for at in range(least, len(losses)):
+        if at >= onset and far(losses, at, window, sds):
+            return at + 1
+    return len(losses)
+
+
+def far(values: Sequence[float], at: int, window: int, sds: float) -> bool:
+    """Whether a value is so many standard deviations above the mean of those before it."""
+    value: Any = values[at]
+    if not math.isfinite(value):
+        return True
+    past = [v for v in values[max(0, at - window) : at] if math.isfinite(v)]
+    mean = sum(past) / len(past)
+    sd = math.sqrt(sum((v - mean) ** 2 for v in past) / max(1, len(past) - 1))
+    return value > mean + sds * sd

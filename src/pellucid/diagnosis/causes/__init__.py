@@ -1,0 +1,41 @@
+"""What may be behind a history: causes, each a small function from a course to a suspect.
+
+Comes in: the course of a training. Goes out: every suspect. How they are weighed against each other
+is told in `pellucid.diagnosis.diagnose`.
+"""
+
+from pellucid.diagnosis.causes import (
+    architecture,
+    data,
+    fit,
+    numbers,
+    objective,
+    optimiser,
+    policy,
+    rates,
+    smells,
+    starts,
+)
+from pellucid.diagnosis.causes.course import Course
+from pellucid.diagnosis.causes.suspect import Cause, Suspect
+
+CAUSES: tuple[Cause, ...] = (
+    *architecture.CAUSES,
+    *starts.CAUSES,
+    *rates.CAUSES,
+    *optimiser.CAUSES,
+    *numbers.CAUSES,
+    *objective.CAUSES,
+    *data.CAUSES,
+    *fit.CAUSES,
+    *policy.CAUSES,
+    *smells.CAUSES,
+)
+
+
+def suspects(course: Course) -> list[Suspect]:
+    """Every cause that fits the course."""
+    return [suspect for cause in CAUSES if (suspect := cause(course)) is not None]
+
+
+__all__ = ["CAUSES", "Cause", "Course", "Suspect", "suspects"]

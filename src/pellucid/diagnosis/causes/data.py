@@ -1,0 +1,136 @@
+"""Causes in data and labels, as far as curves show them.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from pellucid.diagnosis.causes.course import Course, clue
+from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.finding import limit
+
+
+def only_frequencies(course: Course) -> Suspect | None:
+    """A plateau at the entropy of single tokens, with gradients that reach all blocks.
+
+    {no residual, post-norm, shuffled labels, corrupted inputs}: the first two are told by the
+    frame and by gradients that vanish; between the last two only the data can tell.
+    """
+    unigram, end = course.facts.unigram, course.end
+    if unigram is None or end is None or not course.at_frequencies:
+        return None
+    if course.updates - course.settled < limit("DAT009", "updates"):
+        return None
+    if not course.facts.betas or not _early(course, unigram):
+        return None  # a slow training stays there for long, and leaves it
+    ratio = course.usual("gradient.depth_ratio")
+    reach = ratio is None or ratio > limit("ARC002", "depth_ratio")
+    return Suspect(
+        code="DAT009",
+        likely=0.8 if reach else 0.4,
+        what=f"The loss stays at {end:.3g}; frequencies of single tokens alone give {unigram:.3g}.",
+        clues=clue("DAT009", "loss, of single tokens' entropy", end - unigram)
+        + clue("DAT009", "gradient.depth_ratio", ratio),
+        where="data",
+        step=course.updates,
+        rivals=() if reach else ("ARC012",),
+    )
+
+
+def _early(course: Course, unigram: float) -> bool:
+    """Whether the loss was there after a third of the way: it has stood ever since."""
+    n = len(course.losses) // 3
+    window = course.losses[n : n + 10]
+    there = statistics.fmean(window) if window else 0.0
+    return abs(there - unigram) < limit("DAT009", "above") or there < unigram
+
+
+def too_good(course: Course) -> Suspect | None:
+    """A loss that falls far below what pairs of tokens tell, before it can."""
+    below = course.highest("loss.below_bigram", until=50)
+    bigram, start = course.facts.bigram, course.start
+    early = [v for s, v in course.history.losses if s <= limit("DAT011", "tokens")]
+    fast = (
+        bigram is not None
+        and start is not None
+        and not course.facts.pretrained
+        and start > bigram
+        and len(early) >= 10
+        and min(early) < limit("DAT011", "share") * bigram
+    )
+    if not fast and (below is None or below.value < limit("DAT011", "below")):
+        return None
+    return Suspect(
+        code="DAT011",
+        likely=0.7,
+        what=f"The loss fell to {min(early, default=0):.2g} within {len(early)} updates.",
+        clues=clue("DAT011", "loss", min(early, default=0.0)),
+        where="labels, mask or loader",
+        step=int(limit("DAT011", "tokens")),
+        rivals=("LOS001", "ATT001", "DAT001"),
+    )
+
+
+def same_batch(course: Course) -> Suspect | None:
+    """The very same ids at look after look."""
+    again = course.lasting("batch.repeats", lambda v: v >= 2, n=1)
+    if again is None:
+        return None
+    return Suspect(
+        code="DAT001",
+        likely=0.97,
+        what=f"Up to update {again.step}, every batch that was looked at was the same.",
+        clues=clue("DAT001", "batch.repeats", again.value) + clue("DAT001", "loss", course.end),
+        where="loader",
+        step=again.step,
+    )
+
+
+def bad_batch(course: Course) -> Suspect | None:
+    """A jump that comes alone and goes by itself."""
+    spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
+    if not spikes or course.history.stopped is not None or not course.goes_well:
+        return None
+    return Suspect(
+        code="DAT008",
+        likely=0.5,
+        what=f"The loss jumped at update {', '.join(map(str, spikes[:3]))} and came back.",
+        clues=clue("DAT008", "jumps", len(spikes)),
+        where=f"batch of update {spikes[0]}",
+        step=spikes[0],
+        rivals=("OPT008", "OPT005"),
+    )
+
+
+def few_tokens(course: Course) -> Suspect | None:
+    """A handful of tokens in an update."""
+    tokens = course.facts.batch_tokens
+    if tokens is None or tokens >= limit("DAT010", "tokens"):
+        return None
+    return Suspect(
+        code="DAT010",
+        likely=0.5,
+        what=f"An update learns from {tokens} tokens.",
+        clues=clue("DAT010", "tokens in an update", tokens),
+        where="training.batch_size",
+        step=0,
+    )
+
+
+def jumps(course: Course) -> list[tuple[int, float]]:
+    """Updates whose loss is far above the window before, with how far."""
+    window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
+    points, found = course.history.losses, list[tuple[int, float]]()
+    for i in range(20, len(points)):
+        before = [v for _, v in points[max(0, i - window) : i]]
+        recent = before[-20:]
+        spread = max(statistics.pstdev(recent), 1e-3)
+        by = points[i][1] - statistics.fmean(recent)
+        if by > k * spread:
+            found.append((points[i][0], by))
+    return found
+
+
+CAUSES = (only_frequencies, too_good, same_batch, bad_batch, few_tokens)

@@ -1,0 +1,92 @@
+"""How well it learns: by heart, not any more, not yet, not at all.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.course import Course, clue
+from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.finding import limit
+
+
+def by_heart(course: Course) -> Suspect | None:
+    """Held-out loss that rises from its lowest while the training loss goes on falling."""
+    held = course.history.held_out
+    if len(held) < 3 or course.fall is None:
+        return None
+    step, best = min(held, key=lambda point: point[1])
+    rise = held[-1][1] - best
+    if rise < limit("FIT001", "rise") or held[-2][1] < best or course.fall < 0:
+        return None
+    much = rise > limit("FIT001", "much")
+    return Suspect(
+        code="FIT001",
+        likely=0.9 if much else 0.7,
+        what=f"The held-out loss was lowest ({best:.3g}) at update {step}, and is {rise:.2g} "
+        "higher now; the training loss went on falling.",
+        clues=clue("FIT001", "held-out loss above its lowest", rise),
+        where="held-out text",
+        step=step,
+        severity=None if much else "note",
+    )
+
+
+def stopped_falling(course: Course) -> Suspect | None:
+    """A flat end of a training that otherwise goes well: more cannot be said."""
+    fall, updates = course.fall, limit("FIT002", "updates")
+    rates = course.history.rates
+    decayed = bool(rates) and rates[-1][1] < 0.5 * (course.rate or 0)
+    if fall is None or course.updates < updates or not course.goes_well or decayed:
+        return None
+    if abs(fall) > limit("FIT002", "flat"):
+        return None
+    return Suspect(
+        code="FIT002",
+        likely=0.4,
+        what=f"The loss is {course.end or 0:.3g} and has stood still for a third of the way.",
+        clues=clue("FIT002", "fall of the last third", fall),
+        step=course.updates,
+    )
+
+
+def still_falling(course: Course) -> Suspect | None:
+    """A loss on its way down when training ended."""
+    n = len(course.losses) // 10
+    if n < 10 or course.updates < limit("FIT003", "updates") or not course.goes_well:
+        return None
+    falls = (sum(course.losses[-2 * n : -n]) - sum(course.losses[-n:])) / n
+    if falls < limit("FIT003", "falling"):
+        return None
+    return Suspect(
+        code="FIT003",
+        likely=0.6,
+        what=f"Over the last tenth the loss fell by {falls:.2g}.",
+        clues=clue("FIT003", "fall of the last tenth", falls),
+        step=course.updates,
+    )
+
+
+def nothing_learnt(course: Course) -> Suspect | None:
+    """A loss that is where it began after many updates."""
+    learnt = course.learnt
+    if learnt is None or learnt > limit("FIT004", "learnt") or course.facts.pretrained:
+        return None
+    guessing, start = course.guessing, course.start
+    if guessing is None or (start is not None and start < guessing - 1):
+        return None  # it was trained before, as far as is known, and may know such text
+    if course.updates - course.settled < limit("FIT004", "updates"):
+        return None
+    if course.facts.objective in ("DirectPreference", "PolicyGradient"):
+        return None
+    return Suspect(
+        code="FIT004",
+        likely=0.35,
+        what=f"After {course.updates} updates the loss is {course.end or 0:.4g}; it began at "
+        f"{course.start or 0:.4g}.",
+        clues=clue("FIT004", "fall of the loss", learnt),
+        step=course.updates,
+    )
+
+
+CAUSES = (by_heart, stopped_falling, still_falling, nothing_learnt)

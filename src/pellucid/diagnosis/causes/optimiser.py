@@ -1,0 +1,291 @@
+"""Causes in the optimiser: its eps, its memory, its decay, clipping, what it is handed.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+from pellucid.diagnosis.causes.course import Course, clue
+from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.finding import limit
+
+
+def large_eps(course: Course) -> Suspect | None:
+    """A first step of Adam's that is not 1 times the rate, as the formula has it."""
+    first = course.first("update.effective_step")
+    eps = course.facts.eps
+    if first is None or first > limit("OPT009", "first"):
+        return None
+    if eps is not None and eps <= limit("OPT009", "usual"):
+        return None
+    later = course.last("update.effective_step")
+    return Suspect(
+        code="OPT009",
+        likely=0.9 if eps is not None else 0.6,
+        what=f"Adam's first step was {first:.2g} times the learning rate; its formula says 1.",
+        clues=clue("OPT009", "update.effective_step, first", first)
+        + clue("OPT009", "update.effective_step, last", later)
+        + clue("OPT009", "eps", eps),
+        where="optimiser.eps",
+        step=1,
+    )
+
+
+def swapped_betas(course: Course) -> Suspect | None:
+    """A first beta that is larger than the second."""
+    betas = course.facts.betas
+    if betas is None or betas[0] <= betas[1]:
+        return None
+    return Suspect(
+        code="OPT016",
+        likely=0.97,
+        what=f"betas are ({betas[0]:g}, {betas[1]:g}).",
+        clues=clue("OPT016", "beta1 less beta2", betas[0] - betas[1]),
+        where="optimiser.betas",
+        step=0,
+    )
+
+
+def heavy_decay(course: Course) -> Suspect | None:
+    """Weights that shrink, at a product of rate and decay that explains it."""
+    decay, rate = course.facts.weight_decay, course.rate
+    if not decay or not rate or rate * decay < limit("OPT010", "product"):
+        return None
+    shrunk = [
+        (id, last / first)
+        for id in ("weights.size", "embeddings.rms")
+        if (first := course.first(id)) and (last := course.last(id)) is not None
+    ]
+    least = min((ratio for _, ratio in shrunk), default=None)
+    if least is None or least > limit("OPT010", "shrunk"):
+        return None
+    return Suspect(
+        code="OPT010",
+        likely=0.92,
+        what=f"Weights have shrunk to {least:.2g} of their size; decay takes {rate * decay:.1%} of "
+        "them in each update.",
+        clues=clue("OPT010", "learning rate x weight decay", rate * decay)
+        + tuple(
+            each for id, ratio in shrunk for each in clue("OPT010", f"{id}, of its first", ratio)
+        ),
+        where="optimiser.weight_decay",
+        step=None,
+    )
+
+
+def decayed_gains(course: Course) -> Suspect | None:
+    """Gains that fall while decay takes all parameters."""
+    low = course.last("norm.gain_low")
+    begun = course.first("norm.gain_low")
+    decay = (course.facts.weight_decay or 0) * sum(v for _, v in course.history.rates)
+    if course.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
+        return None
+    if low > limit("OPT011", "gain"):
+        return None
+    return Suspect(
+        code="OPT011",
+        likely=0.85,
+        what=f"The smallest gain of a norm went from {begun:.2g} to {low:.2g}; weight decay takes "
+        "gains too.",
+        clues=clue("OPT011", "norm.gain_low", low),
+        where=course.of("norm.gain_low")[-1].where,
+        step=course.of("norm.gain_low")[-1].step,
+    )
+
+
+def tight_clip(course: Course) -> Suspect | None:
+    """A limit far below the usual norm."""
+    clip = course.facts.clip_norm
+    norms = [value for _, value in course.history.grad_norms]
+    if clip is None or len(norms) < 5:
+        return None
+    cut = clip / max(statistics.median(norms), 1e-30)
+    # where norms were measured after the clip, they stand at it
+    at_clip = sum(norm >= clip * 0.98 for norm in norms) / len(norms) > 0.98
+    tiny = at_clip and clip < limit("OPT012", "tiny")
+    if cut > limit("OPT012", "cut") and not tiny:
+        return None
+    return Suspect(
+        code="OPT012",
+        likely=0.85 if _adapts(course) else 0.95,
+        what=f"Gradients are cut to a norm of {clip:.3g}, every one of them.",
+        clues=clue("OPT012", "limit over the usual norm", min(cut, 1.0))
+        + clue("OPT012", "clip_norm", clip),
+        where="training.clip_norm",
+        step=course.history.grad_norms[0][0],
+        severity="note" if course.goes_well and _adapts(course) else None,
+    )
+
+
+def _adapts(course: Course) -> bool:
+    """Whether steps are of one size, however long gradients are."""
+    return course.facts.betas is not None or bool(course.of("update.effective_step"))
+
+
+def still_weights(course: Course) -> Suspect | None:
+    """A matrix that no update moves while the others do."""
+    lows = course.of("update.ratio_low", after=1)
+    moving = course.usual("update.ratio")
+    if len(lows) < 3 or any(read.value != 0 for read in lows) or course.rate == 0:
+        return None
+    alone = bool(moving)
+    return Suspect(
+        code="OPT002",
+        likely=0.9,
+        what=("One matrix" if alone else "No matrix")
+        + f" moves at all, though it has a gradient, from update {lows[0].step} on.",
+        clues=clue("OPT002", "update.ratio_low", 0.0),
+        where=lows[-1].where if alone else "every matrix",
+        step=lows[0].step,
+        severity=None if alone else "fatal",
+    )
+
+
+def no_gradient(course: Course) -> Suspect | None:
+    """Trainable tensors without any gradient, again and again."""
+    missing = course.lasting("gradient.missing", lambda v: v > 0)
+    if missing is None:
+        return None
+    return Suspect(
+        code="GRD001",
+        likely=0.9,
+        what=f"{missing.value:.0%} of the trainable tensors have no gradient.",
+        clues=clue("GRD001", "gradient.missing", missing.value),
+        step=missing.step,
+    )
+
+
+def never_cleared(course: Course) -> Suspect | None:
+    """Gradients that are there already when those of an update arrive."""
+    left = course.lasting("gradient.left", lambda v: v > 1e-3)
+    if left is not None:
+        return Suspect(
+            code="OPT014",
+            likely=0.97,
+            what=f"When gradients arrive, others of {left.value:.2g} times their size are there.",
+            clues=clue("OPT014", "gradient.left", left.value),
+            where="the training loop",
+            step=left.step,
+        )
+    return None if course.of("gradient.left") else _repeated(course)
+
+
+def _repeated(course: Course) -> Suspect | None:
+    """Where that was not seen: gradients nearly the same at every look, which grow."""
+    same = limit("OPT014", "alike")
+    late = [read.value for read in course.of("gradient.cosine", after=20)]
+    norms = [value for _, value in course.history.grad_norms]
+    if len(late) < 3 or min(late[-3:]) < same or len(norms) < 20:
+        return None
+    n = len(norms) // 4
+    grown = statistics.median(norms[-n:]) / max(statistics.median(norms[:n]), 1e-30)
+    likely = 0.9 if grown > limit("OPT014", "growth") else 0.6
+    return Suspect(
+        code="OPT014",
+        likely=likely,
+        what=f"The gradients of two looks have a cosine of {statistics.median(late):.2f}, and "
+        f"their norm is {grown:.3g} times what it was.",
+        clues=clue("OPT014", "gradient.cosine", statistics.median(late)),
+        where="the training loop",
+        step=20,
+        rivals=() if likely > 0.8 else ("DAT001",),
+    )
+
+
+def lost_memory(course: Course) -> Suspect | None:
+    """Adam's steps are of full size again in the middle of a training, and the loss jumps."""
+    steps = course.of("update.effective_step", after=30)
+    before, after = limit("OPT015", "before"), limit("OPT015", "after")
+    for last, now in pairwise(steps):
+        if last.value < before and now.value > after and _jumps(course, now.step):
+            return Suspect(
+                code="OPT015",
+                likely=0.8,
+                what=f"At update {now.step} Adam took a first step again.",
+                clues=clue("OPT015", "update.effective_step", now.value),
+                where="optimiser state",
+                step=now.step,
+            )
+    return None
+
+
+def stale_memory(course: Course) -> Suspect | None:
+    """Gradients larger than expected, then a jump of the loss, with a long memory."""
+    betas = course.facts.betas
+    if betas is None or betas[1] < limit("OPT008", "beta2"):
+        return None
+    if (held := _held_back(course)) is not None:
+        return held
+    surprise = next(
+        (
+            read
+            for read in course.of("gradient.rms_t", after=30)
+            if read.value > limit("OPT008", "rms") and _jumps(course, read.step)
+        ),
+        None,
+    )
+    if surprise is None:
+        return None
+    return Suspect(
+        code="OPT008",
+        likely=0.6,
+        what=f"Gradients were {surprise.value:.3g} times what the optimiser expects, and then the "
+        "loss jumped.",
+        clues=clue("OPT008", "gradient.rms_t", surprise.value) + clue("OPT008", "beta2", betas[1]),
+        where=surprise.where,
+        step=surprise.step,
+        severity="note" if course.goes_well else None,
+        rivals=("DAT008", "OPT005"),
+    )
+
+
+def _held_back(course: Course) -> Suspect | None:
+    """A jump after which steps are small, for the memory of it does not go."""
+    betas, steps = course.facts.betas, course.of("update.effective_step", after=30)
+    if betas is None or 1 / (1 - betas[1]) < course.updates or (course.rose or 0) < 0.3:
+        return None
+    for i, now in enumerate(steps[1:-2], start=1):
+        later = statistics.median(read.value for read in steps[i + 1 : i + 4])
+        if _jumps(course, now.step) and later < 0.75 * steps[i - 1].value:
+            return Suspect(
+                code="OPT008",
+                likely=0.9,
+                what=f"The loss jumped about update {now.step}, and since then steps are "
+                f"{later / steps[i - 1].value:.2f} of what they were: beta2 = {betas[1]:g} "
+                f"remembers the jump for {1 / (1 - betas[1]):.0f} updates.",
+                clues=clue("OPT008", "update.effective_step", later)
+                + clue("OPT008", "beta2", betas[1]),
+                where="optimiser.betas",
+                step=now.step,
+                severity="fault",
+                rivals=("OPT005",),
+            )
+    return None
+
+
+def _jumps(course: Course, step: int) -> bool:
+    """Whether the loss rises around an update, of what it was before."""
+    within = int(limit("OPT008", "within"))
+    points = course.history.losses
+    before = [v for s, v in points if step - within <= s < step - 1]
+    after = [v for s, v in points if step - 1 <= s <= step + within]
+    if len(before) < 3 or not after:
+        return False
+    return max(after) > max(before) + limit("OPT008", "jump")
+
+
+CAUSES = (
+    large_eps,
+    swapped_betas,
+    heavy_decay,
+    decayed_gains,
+    tight_clip,
+    still_weights,
+    no_gradient,
+    never_cleared,
+    lost_memory,
+    stale_memory,
+)

@@ -1,0 +1,158 @@
+"""Causes in learning rate and warm-up: too high, too sudden, too low, zero.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.course import Course, clue
+from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.finding import Evidence, limit
+
+
+def too_high(course: Course) -> Suspect | None:
+    """Updates that move weights by far too much, and what runs away because of it."""
+    signs = runaway(course)
+    hurt = hurts(course)
+    moved = course.lasting("update.ratio", lambda v: v > limit("OPT005", "update"))
+    diverged = course.history.stopped is not None or (course.rose or 0) > limit("OPT005", "rise")
+    if len(signs) < (1 if diverged or moved is not None else 2):
+        return None
+    sudden = starts_hot(course)
+    likely = min(0.95, 0.5 + 0.1 * len(signs) + (0.15 if hurt else 0) - (0.25 if sudden else 0))
+    return Suspect(
+        code="OPT005",
+        likely=likely,
+        what=f"At a learning rate of {course.rate or 0:.3g}, "
+        + "; ".join(w for w, _ in signs)
+        + ".",
+        clues=tuple(each for _, e in signs for each in e),
+        where="optimiser.learning_rate",
+        step=_since(course),
+        severity=None if hurt or len(signs) > 2 else "warn",
+        rivals=("OPT006",) if sudden else (),
+    )
+
+
+def no_warm_up(course: Course) -> Suspect | None:
+    """A first update that tears up what was drawn, and a rate that may do afterwards."""
+    if not starts_hot(course):
+        return None
+    first = course.first("update.ratio")
+    later = course.usual("update.ratio", after=course.updates // 2)
+    calm = later is not None and later < limit("OPT005", "far")
+    return Suspect(
+        code="OPT006",
+        likely=0.8 if calm else 0.6,
+        what="The first update, at full rate, moved the middle matrix by "
+        f"{first or 0:.0%} of its size.",
+        clues=clue("OPT006", "update.ratio, first", first)
+        + clue("OPT006", "warm-up", course.facts.warmup_steps),
+        where="schedule.warm_up",
+        step=1,
+        rivals=() if calm else ("OPT005",),
+    )
+
+
+def too_low(course: Course) -> Suspect | None:
+    """Weights that hardly move at steps of full size, and little learnt."""
+    after = course.settled
+    moved = course.usual("update.ratio", after=after)
+    step = course.usual("update.effective_step", after=after)
+    least = limit("OPT007", "update")
+    little = course.learnt is not None and course.learnt < limit("OPT007", "learnt")
+    little = little or course.above_frequencies
+    if moved is None or moved > least or not little or course.updates < after + 20:
+        return None
+    if not course.fresh or (course.rose or 0) > limit("OPT005", "rise"):
+        return None
+    if step is not None and step < limit("OPT007", "step"):
+        return None
+    return Suspect(
+        code="OPT007",
+        likely=0.9 if moved < least / 2 else 0.7,
+        what=f"An update moves the middle matrix by {moved:.1e} of its size, with steps that are "
+        "as large as the learning rate allows.",
+        clues=clue("OPT007", "update.ratio", moved)
+        + clue("OPT007", "update.effective_step", step)
+        + clue("OPT007", "learning rate", course.rate),
+        where="optimiser.learning_rate",
+        step=after,
+    )
+
+
+def zero_for_good(course: Course) -> Suspect | None:
+    """A rate of exactly 0 over the last fifth of what was recorded, or all of it."""
+    rates = course.history.rates
+    least = max(10, round(limit("OPT013", "share") * course.updates))
+    zero = [step for step, value in rates if value == 0]
+    if len(rates) < 2 or not zero or rates[-1][1] != 0:
+        return None
+    since = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
+    if course.updates - since < least:
+        return None
+    return Suspect(
+        code="OPT013",
+        likely=0.97,
+        what=f"The learning rate is 0 from update {since} to {course.updates}.",
+        clues=clue("OPT013", "learning rate", 0.0),
+        where="schedule",
+        step=since,
+    )
+
+
+def starts_hot(course: Course) -> bool:
+    """Whether the first update moved the weights by much, at the full rate."""
+    first, warm = course.first("update.ratio"), course.facts.warmup_steps
+    rates = course.history.rates
+    full = warm is not None and warm <= 3
+    full = full or (len(rates) > 1 and rates[0][0] <= 2 and rates[0][1] >= 0.5 * (course.rate or 0))
+    small = (course.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")
+    return full and first is not None and first > limit("OPT006", "first") and not small
+
+
+def runaway(course: Course) -> list[tuple[str, tuple[Evidence, ...]]]:
+    """What runs away: in words, with evidence."""
+    found: list[tuple[str, tuple[Evidence, ...]]] = []
+
+    def add(words: str, sign: str, value: float) -> None:
+        found.append((words, clue("OPT005", sign, value)))
+
+    most = course.highest("update.ratio")
+    if most is not None and most.value > limit("OPT005", "first"):
+        add(
+            f"one update moved weights by {most.value:.0%} of their size",
+            "update.ratio",
+            most.value,
+        )
+    score, first = course.highest("attention.max_logit"), course.first("attention.max_logit")
+    if score and first is not None and score.value > max(limit("OPT005", "score"), 10 * first):
+        add(
+            f"scores rose from {first:.2g} to {score.value:.3g}", "attention.max_logit", score.value
+        )
+    size = course.times("stream.size")
+    loud = course.highest("stream.size")
+    if size and loud and size > limit("OPT005", "stream") and loud.value > 5:
+        add(f"the stream grew {size:.0f} times as large", "stream.size", size)
+    kl = course.highest("update.kl_forward")
+    if kl is not None and kl.value > limit("OPT005", "kl"):
+        add("one update changed the predictions altogether", "update.kl_forward", kl.value)
+    return found
+
+
+def hurts(course: Course) -> bool:
+    """Whether the loss diverged, rose again, or never came down."""
+    if course.history.stopped is not None:
+        return True
+    rose, learnt = course.rose, course.learnt
+    up = rose is not None and rose > limit("OPT005", "rise")
+    none = learnt is not None and learnt < 0.1 and course.updates >= 50
+    return up or none or course.at_frequencies
+
+
+def _since(course: Course) -> int | None:
+    most = course.highest("update.ratio")
+    return None if most is None else most.step
+
+
+CAUSES = (too_high, no_warm_up, too_low, zero_for_good)

@@ -1,0 +1,52 @@
+"""A suspect: a cause that fits a history, and how well.
+
+Comes in: a code and what speaks for it. Goes out: a frozen value, and the finding it becomes. It
+does not know the other suspects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from pellucid.diagnosis.causes.course import Course
+from pellucid.diagnosis.finding import Evidence, Finding, Severity, found, register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A cause that fits. `rivals` are codes that what was seen cannot tell from this one.
+
+    `likely` is between 0 and 1. `hint` goes before the register's words of what to do.
+    """
+
+    code: str
+    likely: float
+    what: str
+    clues: tuple[Evidence, ...] = ()
+    where: str = ""
+    step: int | None = None
+    severity: Severity | None = None
+    rivals: tuple[str, ...] = ()
+
+    def finding(self, more: Iterable[Evidence] = ()) -> Finding:
+        """As a finding, with what it explains as further evidence."""
+        told = register()[self.code]
+        words = told.title
+        if self.rivals:
+            others = "; ".join(f"{register()[code].title} ({code})" for code in self.rivals)
+            words += f"; what was recorded cannot tell this from: {others}"
+        made = found(
+            self.code,
+            self.what,
+            *self.clues,
+            *more,
+            where=self.where,
+            cause=words,
+            confidence=round(self.likely, 2),
+            severity=self.severity,
+        )
+        return replace(made, step=self.step)
+
+
+Cause = Callable[[Course], Suspect | None]

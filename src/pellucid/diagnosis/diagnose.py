@@ -1,0 +1,193 @@
+"""`diagnose`: what is behind a history; one finding for a cause, with its symptoms as evidence.
+
+Comes in: a history. Goes out: findings, the worst and surest first. It does not know how a cause is
+recognised.
+
+Suspects are taken in turn, the surest first. What one of them explains (the register says what:
+signs and other codes) is not reported apart. Signs that stay sick and that nothing explains are a
+finding of their own, which says that the cause is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from pellucid.diagnosis.causes import Course, Suspect, suspects
+from pellucid.diagnosis.declared import Declared
+from pellucid.diagnosis.finding import (
+    SEVERITIES,
+    Evidence,
+    Finding,
+    Severity,
+    evidence,
+    register,
+    without,
+)
+from pellucid.diagnosis.history import History, Reading
+
+#: So many readings in a row must be sick before a sign by itself is worth a finding.
+_LASTING = 3
+#: So likely a cause is taken for one, and after so many updates a training can go badly.
+_LIKELY, _LONG = 0.8, 50
+#: What looks like much else to probes: to random outputs, every question has a wrong answer.
+_FIRST = ("RND001", "NUM001", "ATT002", "ATT001", "ATT005")
+#: What many causes bring about: they take their turn last.
+_GENERAL = (
+    "INI001",
+    "LRN001",
+    "DAT009",
+    "FIT001",
+    "FIT002",
+    "FIT003",
+    "FIT004",
+    "ARC011",
+    "ARC012",
+    "ARC013",
+)
+#: No more of the symptoms are listed as evidence of a cause.
+_LISTED = 3
+
+
+def diagnose(
+    history: History, *, declared: Declared | None = None, ignore: Iterable[str] = ()
+) -> list[Finding]:
+    """What is wrong with a training, and why: the worst and surest first.
+
+    Nothing is found in a healthy one. `declared` is what is so by design; `ignore` are codes to
+    leave out.
+
+    Raises:
+        ConfigError: `ignore` names a code that there is not.
+    """
+    ignored = tuple(ignore)
+    without([], ignored)
+    course = Course(history)
+    said = declared or Declared()
+    probed = [
+        Suspected(each.code, each.severity, each.confidence, each)
+        for each in (_in_earnest(each, course) for each in history.findings)
+    ]
+    fitting = [_of(each, course) for each in suspects(course)]
+    all_of_them = [
+        each
+        for each in (*probed, *fitting)
+        if each.code not in ignored and not _meant(each.finding, said)
+    ]
+    sick = _sick(history)
+    kept = _roots(all_of_them)
+    found = [_with_symptoms(each.finding, sick) for each in kept]
+    explained = [pattern for each in kept for pattern in register()[each.code].explains]
+    left = {id: read for id, read in sick.items() if not _said(id, explained)}
+    if left and not course.goes_well and "UNK001" not in ignored and not _grave(found):
+        found.append(_unknown(left, [each for each in fitting if each not in kept]))
+    return sorted(found, key=_weight, reverse=True)
+
+
+class Suspected(NamedTuple):
+    """A finding in waiting: of a probe, or of a cause that fits."""
+
+    code: str
+    severity: Severity
+    likely: float
+    finding: Finding
+
+
+def _of(suspect: Suspect, course: Course) -> Suspected:
+    """A likely cause that is a warning by itself is a fault where the training goes badly."""
+    finding = suspect.finding()
+    worse = suspect.severity is None and suspect.likely >= _LIKELY and not course.goes_well
+    if finding.severity == "warn" and worse and course.updates >= _LONG:
+        finding = replace(finding, severity="fault")
+    return Suspected(suspect.code, finding.severity, suspect.likely, finding)
+
+
+def _in_earnest(finding: Finding, course: Course) -> Finding:
+    """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
+    known = course.start is not None and course.guessing is not None
+    if finding.code == "GRD003" and known and course.fresh:
+        return replace(finding, severity="warn")
+    return finding
+
+
+def _roots(every: Sequence[Suspected]) -> list[Suspected]:
+    """Those that no surer one explains."""
+    kept: list[Suspected] = []
+    for each in sorted(every, key=_turn):
+        codes = [one.code for one in kept]
+        patterns = [pattern for code in codes for pattern in register()[code].explains]
+        if each.code not in codes and not _said(each.code, patterns):
+            kept.append(each)
+    return kept
+
+
+def _turn(each: Suspected) -> tuple[bool, bool, int, float]:
+    """The surest first; notes explain nothing that is worse, and what many bring about is last."""
+    turn = _FIRST.index(each.code) if each.code in _FIRST else len(_FIRST)
+    return each.severity == "note", each.code in _GENERAL, turn, -each.likely
+
+
+def _said(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _meant(finding: Finding, said: Declared) -> bool:
+    """Whether it is as it was declared to be."""
+    if finding.code in ("POS001",) and said.no_positions:
+        return True
+    frozen = finding.code in ("GRD001", "GRD003", "OPT001", "OPT002")
+    return frozen and said.is_frozen(finding.where) and bool(finding.where)
+
+
+def _sick(history: History) -> dict[str, Reading]:
+    """Signs that stayed sick, each with its first sick reading."""
+    found: dict[str, Reading] = {}
+    for id, readings in history.signs.items():
+        in_a_row = 0
+        for read in readings:
+            in_a_row = in_a_row + 1 if read.word == "sick" else 0
+            if in_a_row == _LASTING:
+                found[id] = read
+                break
+    return found
+
+
+def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
+    """A finding with what it brings about as evidence."""
+    patterns = register()[finding.code].explains
+    named = {each.sign for each in finding.evidence}
+    symptoms = [
+        _symptom(id, read) for id, read in sick.items() if _said(id, patterns) and id not in named
+    ]
+    return replace(finding, evidence=(*finding.evidence, *symptoms[:_LISTED]))
+
+
+def _symptom(id: str, read: Reading) -> Evidence:
+    at = f" in {read.where}" if read.where else ""
+    return Evidence(f"{id}, update {read.step}{at}", read.value, "a calm sign", "docs/vitals.md")
+
+
+def _unknown(left: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:
+    """What is sick, and what it may be."""
+    first = min(left, key=lambda id: left[id].step)
+    names = [f"{register()[each.code].title} ({each.code})" for each in fitting[:4]]
+    suspect = Suspect(
+        code="UNK001",
+        likely=0.5,
+        what=f"Sick without a known cause: {', '.join(left)}."
+        + (f" It may be: {'; '.join(names)}." if names else ""),
+        clues=tuple(evidence("UNK001", id, read.value) for id, read in left.items()),
+        where=left[first].where,
+        step=left[first].step,
+    )
+    return suspect.finding()
+
+
+def _grave(found: Iterable[Finding]) -> bool:
+    return any(each.severity in ("fault", "fatal") for each in found)
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    return SEVERITIES.index(finding.severity), finding.confidence

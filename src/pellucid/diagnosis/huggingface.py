@@ -1,0 +1,53 @@
+"""Vital signs and their causes in `transformers.Trainer`: `callbacks=[DiagnosisCallback()]`.
+
+Comes in: the trainer's calls. Goes out: signs, and at the end what is behind them. It needs the
+package transformers, which nothing else here loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pellucid.diagnosis.live import Action, Live
+from pellucid.vitals.huggingface import VitalsCallback
+
+
+class DiagnosisCallback(VitalsCallback):
+    """Watches a `transformers.Trainer`, and says what is wrong with it.
+
+    Args:
+        show: whether rows and findings are printed at the end.
+        action: "stop" ends a training in which a fault is found.
+        ignore: codes of findings to leave out.
+        options: as for `pellucid.vitals.watch`.
+    """
+
+    def __init__(
+        self,
+        *,
+        show: bool = True,
+        action: Action = "tell",
+        ignore: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(show=show, **options)
+        self.live = Live(action, ignore)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Begin to watch, and to listen."""
+        super().on_train_begin(args, state, control, **given)
+        if self.watch is not None:
+            self.live.listen_to(self.watch)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """Stop the training, where that was asked for and a fault is found."""
+        if self.live.is_over:
+            control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Stop watching, and say what was seen and what is behind it."""
+        super().on_train_end(args, state, control, **given)
+        if self._show and state.is_world_process_zero:
+            print(self.live.report())

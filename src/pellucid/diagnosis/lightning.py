@@ -1,0 +1,57 @@
+"""Vital signs and their causes in Lightning: `Trainer(callbacks=[DiagnosisCallback()])`.
+
+Comes in: the trainer's calls. Goes out: signs, and at the end what is behind them. It needs the
+package lightning (or pytorch_lightning), which nothing else here loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pellucid.diagnosis.live import Action, Live
+from pellucid.vitals.lightning import VitalsCallback
+
+
+class DiagnosisCallback(VitalsCallback):
+    """Watches a Lightning training, and says what is wrong with it.
+
+    Args:
+        model: as for the callback of vital signs.
+        show: whether rows and findings are printed at the end.
+        action: "stop" ends a training in which a fault is found.
+        ignore: codes of findings to leave out.
+        options: as for `pellucid.vitals.watch`.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        show: bool = True,
+        action: Action = "tell",
+        ignore: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(model, show=show, **options)
+        self.live = Live(action, ignore)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch, and to listen."""
+        super().on_train_start(trainer, pl_module)
+        if self.watch is not None:
+            self.live.listen_to(self.watch)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the loss; stop the training, where that was asked for and a fault is found."""
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        if self.live.is_over:
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Stop watching, and say what was seen and what is behind it."""
+        super().on_train_end(trainer, pl_module)
+        if self._show and trainer.is_global_zero:
+            print(self.live.report())

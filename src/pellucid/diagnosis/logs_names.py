@@ -1,0 +1,162 @@
+"""What columns of a log are called, by those who write logs.
+
+Comes in: the name of a column. Goes out: what it holds, and how sure that is. It does not know any
+file format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Kind = Literal["loss", "held_out", "grad_norm", "rate"]
+
+#: Usual names, the surer ones first; spaces and hyphens are underscores here, dots are slashes.
+_NAMES: Mapping[Kind, tuple[str, ...]] = {
+    "loss": (
+        "loss",
+        "train/loss",
+        "train/loss_nats",
+        "train_loss",
+        "training_loss",
+        "train_loss_step",
+        "train/loss_step",
+        "loss_step",
+        "lm_loss",
+        "train/lm_loss",
+        "lm_loss_training/lm_loss",
+        "training/loss",
+        "loss/train",
+        "losses/train",
+        "loss_metrics/global_avg_loss",
+        "train/ce_loss",
+        "train/crossentropyloss",
+        "ce_loss",
+        "cross_entropy",
+        "nll_loss",
+        "train_inner/loss",
+        "train/total_loss",
+        "total_loss",
+        "train_loss_epoch",
+        "train/loss_epoch",
+        "loss_epoch",
+    ),
+    "held_out": (
+        "eval_loss",
+        "eval/loss",
+        "val_loss",
+        "val/loss",
+        "valid_loss",
+        "valid/loss",
+        "validation_loss",
+        "validation/loss",
+        "held_out_loss",
+        "held_out/loss_nats",
+        "dev_loss",
+        "dev/loss",
+        "test_loss",
+        "test/loss",
+        "loss/val",
+        "loss/valid",
+        "loss/validation",
+        "loss/eval",
+        "loss/test",
+        "losses/val",
+        "val_loss_epoch",
+        "val/loss_epoch",
+        "lm_loss_validation/lm_loss_validation",
+        "lm_loss_validation",
+    ),
+    "grad_norm": (
+        "grad_norm",
+        "train/grad_norm",
+        "gradient_norm",
+        "train/gradient_norm",
+        "grad_norm/total",
+        "gradient_norm/total",
+        "optim/total_grad_norm",
+        "grad_2/0_norm_total",
+        "grad_2_norm_total",
+        "global_grad_norm",
+        "total_grad_norm",
+        "total_norm",
+        "grads/norm",
+        "gnorm",
+        "grad_norm/grad_norm",
+        "norm",
+    ),
+    "rate": (
+        "learning_rate",
+        "train/learning_rate",
+        "lr",
+        "train/lr",
+        "training/lr",
+        "optim/learning_rate_group0",
+        "learning_rate/learning_rate",
+        "lr_group0",
+        "lr/group0",
+        "train/learning_rate/0",
+        "optim/lr",
+    ),
+}
+#: What rows are counted by, the surer ones first.
+STEPS = (
+    "step",
+    "global_step",
+    "train/global_step",
+    "steps",
+    "trainer/global_step",
+    "iter",
+    "iters",
+    "iteration",
+    "iterations",
+    "it",
+    "update",
+    "updates",
+    "num_updates",
+    "train/step",
+    "epoch",
+)
+#: Such columns come with an objective that has no tokens to guess: ln V says nothing of it.
+_OF_PREFERENCES = re.compile(r"(^|/)(rewards?|kl|chosen|rejected)(/|_|$)")
+_OF_A_RANGE = re.compile(r"__(min|max|step)$")
+_OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+(/pg\d+)?$")
+
+
+def plain(name: str) -> str:
+    """A column's name in small letters, without a run's name before it."""
+    last = name.strip().rsplit(" - ", 1)[-1].strip().lower()
+    return re.sub(r"[\s\-]+", "_", last).replace(".", "/")
+
+
+def kind_of(name: str) -> tuple[Kind, int] | None:
+    """What a column holds, and how far down it stands in the list; None for anything else."""
+    said = plain(name)
+    if _OF_A_RANGE.search(said):
+        return None
+    for kind, names in _NAMES.items():
+        if said in names:
+            return kind, names.index(said)
+    if _OF_A_MONITOR.match(said):
+        return "rate", len(_NAMES["rate"])
+    return None
+
+
+def steps_of(names: Sequence[str]) -> str | None:
+    """The column that counts updates; an epoch where there is nothing better."""
+    said = {plain(name): name for name in reversed(names)}
+    return next((said[each] for each in STEPS if each in said), None)
+
+
+def is_preference(names: Sequence[str]) -> bool:
+    """Whether the columns are those of training on preferences or rewards."""
+    return any(_OF_PREFERENCES.search(plain(name)) for name in names)
+
+
+def only_loss(names: Sequence[str]) -> str | None:
+    """The one column that speaks of a loss, where no name is a usual one."""
+    others = ("scale", "aux", "balanc", "val", "eval", "test", "dev", "best", "z_loss")
+    said = [n for n in names if "loss" in plain(n) and not any(o in plain(n) for o in others)]
+    said = [name for name in said if not _OF_A_RANGE.search(plain(name))]
+    return said[0] if len(said) == 1 else None

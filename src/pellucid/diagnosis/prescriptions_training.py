@@ -1,0 +1,267 @@
+"""Remedies for how a model is trained: what each makes of a config.
+
+Comes in: a run's config. Goes out: the values that would change, by path; none where the remedy has
+nothing to do there. It does not know what is wrong, nor why a remedy helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from pellucid import config
+
+#: Values by path; None takes a value away.
+Changes = dict[str, Any]
+Remedy = Callable[[config.Run], Changes]
+
+_MOST_WARM_UP = 0.3
+_USUAL_DECAY, _USUAL_EPS, _USUAL_BETA2 = 0.1, 1e-8, 0.95
+_WORDS_OF_A_LOSS = ("label_smoothing", "entropy_bonus", "z_loss")
+
+
+#: Remedies that change the learning rate, and by how much.
+RATES: Mapping[str, float] = {
+    "rate_third": 1 / 3,
+    "rate_tenth": 1 / 10,
+    "rate_thirtieth": 1 / 30,
+    "rate_hundredth": 1 / 100,
+    "rate_thrice": 3.0,
+    "rate_tenfold": 10.0,
+    "rate_hundredfold": 100.0,
+    "rate_thousandfold": 1000.0,
+}
+
+
+def near(value: float) -> float:
+    """The number in three digits, as a person would write it."""
+    return float(f"{value:.3g}")
+
+
+def _rate(factor: float) -> Remedy:
+    return lambda run: {
+        f"{path}.learning_rate": near(each.learning_rate * factor)
+        for path, each in _optimisers(run)
+    }
+
+
+def _rate_usual(run: config.Run) -> Changes:
+    """What others begin with, where this run has more."""
+    usual = {"SGD": 0.1, "Muon": 0.02}
+    return {
+        f"{path}.learning_rate": rate
+        for path, each in _optimisers(run)
+        if each.learning_rate > (rate := usual.get(each.__class__.__name__, 1e-3))
+    }
+
+
+def _optimisers(run: config.Run) -> Iterator[tuple[str, Any]]:
+    """Everything with a learning rate, by its path."""
+    yield "optimiser", run.optimiser
+    if isinstance(run.optimiser, config.Muon):
+        yield "optimiser.rest", run.optimiser.rest
+
+
+def _adams(run: config.Run) -> Iterator[tuple[str, config.Adam | config.AdamW]]:
+    for path, each in _optimisers(run):
+        if isinstance(each, config.Adam | config.AdamW):
+            yield path, each
+
+
+def _warm_up_longer(run: config.Run) -> Changes:
+    """Three times as long, and long enough for Adam's memory; at most three tenths of the run."""
+    now, most = run.schedule.warm_up, _MOST_WARM_UP
+    if isinstance(run.schedule, config.WarmUpStableDecay):
+        most = min(most, 1 - run.schedule.decay)
+    budget = run.training.budget
+    memory = [2 / (1 - each.betas[1]) for _, each in _adams(run)]
+    needed = max(memory, default=0.0) / budget.count if isinstance(budget, config.Steps) else 0.1
+    wanted = min(most, max(3 * now, needed, 0.02))
+    return {"schedule.warm_up": near(wanted)} if wanted > now else {}
+
+
+def _warm_up_shorter(run: config.Run) -> Changes:
+    return {"schedule.warm_up": 0.05} if run.schedule.warm_up > 0.2 else {}
+
+
+def _clip(run: config.Run) -> Changes:
+    now = run.training.clip_norm
+    return {"training.clip_norm": 1.0} if now is None or now > 1 else {}
+
+
+def _clip_looser(run: config.Run) -> Changes:
+    now = run.training.clip_norm
+    return {"training.clip_norm": 1.0} if now is not None and now < 1 else {}
+
+
+def _eps(run: config.Run) -> Changes:
+    return {f"{path}.eps": _USUAL_EPS for path, each in _adams(run) if each.eps > _USUAL_EPS}
+
+
+def _beta2(run: config.Run) -> Changes:
+    return {
+        f"{path}.betas": (each.betas[0], _USUAL_BETA2)
+        for path, each in _adams(run)
+        if each.betas[1] > _USUAL_BETA2
+    }
+
+
+def _betas(run: config.Run) -> Changes:
+    return {f"{path}.betas": (0.9, _USUAL_BETA2) for path, _ in _adams(run)}
+
+
+def _momentum(run: config.Run) -> Changes:
+    optimiser = run.optimiser
+    has = isinstance(optimiser, config.SGD | config.Muon) and optimiser.momentum > 0.95
+    return {"optimiser.momentum": 0.9} if has else {}
+
+
+def _decay(run: config.Run) -> Changes:
+    return _decay_of(run, lambda now: _USUAL_DECAY if now > _USUAL_DECAY else None)
+
+
+def _no_decay(run: config.Run) -> Changes:
+    return _decay_of(run, lambda now: 0.0 if now > 0 else None)
+
+
+def _decay_of(run: config.Run, changed: Callable[[float], float | None]) -> Changes:
+    """Weight decay as `changed` has it; L2, which goes through the gradient, is left out."""
+    found: Changes = {}
+    for path, each in _optimisers(run):
+        if isinstance(each, config.AdamW | config.Muon):
+            value = changed(each.weight_decay)
+            if value is not None:
+                found[f"{path}.weight_decay"] = value
+        elif each.l2 > 0:
+            found[f"{path}.l2"] = 0.0
+    return found
+
+
+def _no_penalties(run: config.Run) -> Changes:
+    return {"penalties": ()} if run.penalties else {}
+
+
+def _larger_batch(run: config.Run) -> Changes:
+    training = run.training
+    return {
+        "training.batch_size": 4 * training.batch_size,
+        "training.accumulation": 4 * training.accumulation,
+    }
+
+
+def _float32(run: config.Run) -> Changes:
+    return {} if run.training.precision == "float32" else {"training.precision": "float32"}
+
+
+def _z_loss(run: config.Run) -> Changes:
+    now = getattr(run.objective, "z_loss", None)
+    return {"objective.z_loss": 1e-4} if now is not None and now < 1e-4 else {}
+
+
+def _plain_loss(run: config.Run) -> Changes:
+    """Without what is added to cross-entropy; a z-loss as weak as is usual may stay."""
+    least = {"z_loss": 1e-3}
+    return {
+        f"objective.{name}": 0.0
+        for name in _WORDS_OF_A_LOSS
+        if getattr(run.objective, name, 0.0) > least.get(name, 0.0)
+    }
+
+
+def _leash(factor: float) -> Remedy:
+    def change(run: config.Run) -> Changes:
+        now = getattr(run.objective, "beta", None)
+        return {"objective.beta": near(now * factor)} if now else {}
+
+    return change
+
+
+def _more_answers(run: config.Run) -> Changes:
+    if not isinstance(run.objective, config.PolicyGradient):
+        return {}
+    return {
+        "objective.n_samples": 2 * run.objective.n_samples,
+        "training.batch_size": 2 * run.training.batch_size,
+        "training.accumulation": 2 * run.training.accumulation,
+    }
+
+
+def _plain_temperature(run: config.Run) -> Changes:
+    wanted = isinstance(run.objective, config.PolicyGradient) and run.objective.temperature != 1
+    return {"objective.temperature": 1.0} if wanted else {}
+
+
+def _dropouts(run: config.Run) -> Iterator[tuple[str, float]]:
+    """Every dropout that stands alone in a table, by its path."""
+    parts: list[tuple[str, Any]] = [("model.head", run.model.head), ("trained", run.trained)]
+    for name in ("encoder", "decoder"):
+        stack = getattr(run.model, name)
+        if stack is not None:
+            parts.append((f"model.{name}", stack))
+            parts.append((f"model.{name}.attention", stack.attention))
+    for path, part in parts:
+        if part is not None and any(each.name == "dropout" for each in fields(part)):
+            yield f"{path}.dropout", part.dropout
+
+
+def _dropout(run: config.Run) -> Changes:
+    return {path: 0.1 for path, now in _dropouts(run) if now > 0.3}
+
+
+def _no_dropout(run: config.Run) -> Changes:
+    return {path: 0.0 for path, now in _dropouts(run) if now > 0}
+
+
+def _some_dropout(run: config.Run) -> Changes:
+    stacks = {"model.encoder.dropout", "model.decoder.dropout"}
+    return {path: 0.1 for path, now in _dropouts(run) if now == 0 and path in stacks}
+
+
+def _documents_apart(run: config.Run) -> Changes:
+    kept = isinstance(run.objective, config.NextToken | config.Distillation)
+    attends = all(
+        isinstance(layer, config.MultiHead) for stack in run.model.stacks for layer in stack.pattern
+    )
+    if not kept or not attends or run.training.documents_apart:
+        return {}
+    return {"training.documents_apart": True}
+
+
+def _drop_duplicates(run: config.Run) -> Changes:
+    return {} if run.text.drop_duplicates else {"text.drop_duplicates": True}
+
+
+def _thaw(run: config.Run) -> Changes:
+    return {"trained": None} if isinstance(run.trained, config.LastLayers) else {}
+
+
+OF_TRAINING: Mapping[str, Remedy] = {
+    **{name: _rate(factor) for name, factor in RATES.items()},
+    "rate_usual": _rate_usual,
+    "warm_up_longer": _warm_up_longer,
+    "warm_up_shorter": _warm_up_shorter,
+    "clip": _clip,
+    "clip_looser": _clip_looser,
+    "eps": _eps,
+    "beta2": _beta2,
+    "betas": _betas,
+    "momentum": _momentum,
+    "decay": _decay,
+    "no_decay": _no_decay,
+    "no_penalties": _no_penalties,
+    "larger_batch": _larger_batch,
+    "float32": _float32,
+    "z_loss": _z_loss,
+    "plain_loss": _plain_loss,
+    "longer_leash": _leash(1 / 3),
+    "shorter_leash": _leash(3),
+    "more_answers": _more_answers,
+    "plain_temperature": _plain_temperature,
+    "dropout": _dropout,
+    "no_dropout": _no_dropout,
+    "some_dropout": _some_dropout,
+    "documents_apart": _documents_apart,
+    "drop_duplicates": _drop_duplicates,
+    "thaw": _thaw,
+}

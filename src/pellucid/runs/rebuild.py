@@ -1,0 +1,119 @@
+"""A job from what a run's folder holds: as the run has it, or under another config.
+
+Comes in: a prepared folder, a config, a plan; a checkpoint. Goes out: a `Job` and a place to start
+from. It does not run it. The folder is read; what the job writes goes where it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pellucid import config
+from pellucid.checkpoints import Checkpoint, verify, write_text
+from pellucid.config import encode, run_to_toml
+from pellucid.errors import ConfigError
+from pellucid.runs.build import build_job, build_model
+from pellucid.runs.compiling import compile_blocks
+from pellucid.runs.data import open_data
+from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
+from pellucid.runs.load import fill, read_config, read_plan
+from pellucid.runs.plan import find_precision
+from pellucid.runs.records import cut_after
+from pellucid.runs.tasks import Given, Reward, assemble_task
+from pellucid.text import Tokenizer
+from pellucid.training import Job, Progress, restore_generators
+
+
+def rebuild(
+    folder: RunFolder,
+    run: config.Run,
+    plan: config.Plan,
+    *,
+    reward: Reward | None = None,
+    into: RunFolder | None = None,
+) -> Job:
+    """The job of a run whose data lie prepared in `folder`; it writes `into`, or there.
+
+    Raises:
+        PellucidError: the data or the start are missing or damaged.
+    """
+    tokenizer = Tokenizer.load(folder.tokenizer)
+    data = open_data(folder, run)
+    model = build_model(run, folder, torch.device(plan.device))
+    if plan.compile:
+        compile_blocks(model)
+    given = Given(
+        run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
+    )
+    return build_job(run, plan, into or folder, model, assemble_task(given))
+
+
+def restore(job: Job, checkpoint: Checkpoint) -> Progress:
+    """Put a checkpoint's state into a job; where it goes on from."""
+    fill(job.model, checkpoint.model, job.model.device)
+    job.optimiser.load_state_tensors(checkpoint.optimiser)
+    restore_generators(checkpoint.random, checkpoint.state["generators"])
+    saved: dict[str, Any] = checkpoint.state["progress"]
+    numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in saved.items()}
+    return Progress(**numbers)
+
+
+def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
+    """Copy a run as it was after `step` updates, all that it needs to go on, to an empty place.
+
+    Raises:
+        CheckpointError: the checkpoint of that step is damaged.
+    """
+    target.path.mkdir(parents=True, exist_ok=True)
+    for file in (source.config, source.plan, source.tokenizer):
+        shutil.copy(file, target.path)
+    # and the windows that vital signs are judged by
+    for file in (source.template, source.teacher, source.path / "vitals.json"):
+        if file.is_file():
+            shutil.copy(file, target.path)
+    for folder in (source.text, source.start):
+        if folder.is_dir():
+            shutil.copytree(folder, target.path / folder.name)
+    if source.metrics.is_file():
+        shutil.copy(source.metrics, target.metrics)
+    if step:
+        verify(source.shelf.path(step))
+        shutil.copytree(source.shelf.path(step), target.shelf.path(step))
+        target.shelf.rewind(target.shelf.path(step))
+    cut_after(target.metrics, step)
+
+
+def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
+    """A new run in `out` that goes on from a checkpoint under another config; resume it there.
+
+    The other run is only read. Weights, the optimiser's memory and the place in data and schedule
+    are those of the checkpoint; a run itself, and not a checkpoint, stands for its latest one.
+
+    Raises:
+        RunError: there is no run, or something is at `out` already.
+        ConfigError: its text is another.
+    """
+    source, named = existing_folder(Path(checkpoint))
+    before = read_config(source)
+    if run.text != before.text:
+        raise ConfigError(
+            "text: a run that goes on under another config keeps its text and its tokenizer, which "
+            "are prepared: leave the table as it is, or start a new run"
+        )
+    named = named or (source.shelf.latest() if source.shelf.steps() else None)
+    step = 0 if named is None else int(named.name.removeprefix("step-"))
+    target = chosen_folder(Path(out))
+    copy_run(source, target, step)
+    write_text(target.config, run_to_toml(run))
+    if run.training.precision != before.training.precision:
+        plan = read_plan(source)
+        precision = find_precision(run.training.precision, torch.device(plan.device))
+        write_text(target.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
+    return target.path

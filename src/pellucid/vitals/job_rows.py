@@ -1,0 +1,101 @@
+"""The fixed rows of a job that its model is looked at through, and any other model with it.
+
+Comes in: a job, batches of any kind. Goes out: probes. It does not know what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from pellucid.batches import (
+    Batch,
+    LabelBatch,
+    PairBatch,
+    PreferenceBatch,
+    RolloutBatch,
+    TokenBatch,
+)
+from pellucid.model import Transformer
+from pellucid.objectives import (
+    DirectPreference,
+    Distillation,
+    PolicyGradient,
+    Reference,
+    asked,
+    frozen,
+)
+from pellucid.training import Job, to_device
+from pellucid.vitals.predictions import Other
+from pellucid.vitals.probe import Probe
+
+_TOKENS, _ROWS = 512, 4
+
+
+class Rows:
+    """The rows of one job."""
+
+    def __init__(self, job: Job, first: Batch | None) -> None:
+        self._job = job
+        self._rows = None if first is None else _rows_for_a_look(first)
+        #: after how many updates the run begins, or goes on
+        self.step = 0
+
+    def probe(self) -> Probe:
+        """Through the first batch; where that is drawn while training, the one trained on now."""
+        if self._rows is None:
+            size = self._job.settings.batch_size
+            self._rows = _rows_for_a_look(self._job.batch(self.step * size, size))
+        return probe_of(self._job.model, self._rows)
+
+    def other(self) -> tuple[Other, Callable[[], Tensor | None]] | None:
+        """Who the model is compared with: the reference of its objective, or its teacher."""
+        objective = self._job.objective
+        if isinstance(objective, Distillation):
+            return "teacher", lambda: self._asked(frozen(objective.teacher))
+        if isinstance(objective, DirectPreference | PolicyGradient) and objective.reference:
+            reference = objective.reference
+            return "reference", lambda: self._asked(reference)
+        return None
+
+    def _asked(self, reference: Reference) -> Tensor | None:
+        if self._rows is None:
+            return None
+        with asked(reference, self._job.model) as other:
+            return probe_of(other, self._rows).call()
+
+
+def probe_of(model: Transformer, batch: Batch) -> Probe:
+    """A look through the rows of a batch, of whatever kind it is."""
+    batch = to_device(batch, model.device)
+
+    def call() -> Tensor | None:
+        match batch:
+            case PairBatch():
+                encoded = model.encode(batch.source, padding=batch.source_padding)
+                return model(batch.ids, encoded=encoded)
+            case TokenBatch() if model.has_head:
+                return model(batch.ids, documents=batch.documents, padding=batch.padding)
+            case RolloutBatch() if model.has_head:
+                return model(batch.ids)
+            case LabelBatch() if batch.labels.ndim == 1:
+                return model.class_logits(batch.ids, padding=batch.padding)[:, None]
+            case TokenBatch() | LabelBatch():
+                model.hidden_states(batch.ids, padding=batch.padding)
+            case _:
+                pass
+        return None
+
+    match batch:
+        case PreferenceBatch():
+            return probe_of(model, batch.chosen)
+        case TokenBatch() | PairBatch() | RolloutBatch():
+            return Probe(call, batch.targets)
+        case _:
+            return Probe(call, None)
+
+
+def _rows_for_a_look(batch: Batch) -> Batch:
+    length = max(t.shape[1] for t in batch.named_tensors().values() if t.ndim > 1)
+    return batch.part(slice(0, min(batch.rows, _ROWS, max(1, _TOKENS // length))))

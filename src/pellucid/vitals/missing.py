@@ -1,0 +1,43 @@
+"""What cannot be watched in a training, and why: in words, by the sign that is missing.
+
+Comes in: what a watch knows of its training. Goes out: sentences. It does not know any number.
+"""
+
+from __future__ import annotations
+
+from pellucid.vitals.anatomy import Anatomy
+from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.probe import Looking
+from pellucid.vitals.updates import Updates
+
+_SHARDED = (
+    "the weights are sharded over processes, which would all have to look at the same time: of "
+    "softmax, variance, predictions and KL nothing is seen, and of gradients the part that is here"
+)
+
+
+def missing(
+    anatomy: Anatomy,
+    looking: Looking | None,
+    predicted: Predicted | None,
+    updates: Updates | None,
+    *,
+    has_loss: bool,
+) -> dict[str, str]:
+    """Why each of these is not there."""
+    found = {} if looking is None else dict(looking.missing)
+    if anatomy.is_sharded:
+        found["probe"] = _SHARDED
+    elif looking is None:
+        found["probe"] = "no batch has come by yet"
+    elif predicted is not None and predicted.targets is None:
+        found["predictions.certain"] = (
+            "what the model's outputs are to predict is not known: pass probe=Probe(...)"
+        )
+    if not has_loss:
+        found["loss.value"] = "no loss was handed over: call w.step(loss)"
+    if updates is None:
+        found["gradient.norm"] = "no optimiser was given"
+    elif not updates.adaptive:
+        found["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
+    return found

@@ -1,0 +1,108 @@
+"""Proof from the shell: its table, its JSON, and a run that stops at an alarm and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.cli.prove_on_alarm import Alarm
+from pellucid.training import Interrupts, StoppedNonFinite, Vitals
+from support.tiny import TINY, write_text
+
+QUICK = ("--prove-steps", "4", "--prove-seeds", "2", "--prove-fixes", "1")
+
+
+def tiny(*settings: str) -> list[str]:
+    return [w for s in (*TINY, "text.held_out=0.2", *settings) for w in ("--set", s)]
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a residual path."""
+    folder = tmp_path_factory.mktemp("wrong") / "run"
+    text = write_text(folder.parent / "text")
+    settings = tiny("model.decoder.residual=NoResidual", "model.decoder.n_layers=4")
+    words = ["train", text, "--out", folder, "--steps", "6", "--json", *settings]
+    assert main([str(word) for word in words]) == 0
+    return folder
+
+
+def test_diagnose_prove_prints_the_table_and_what_to_do(wrong: Path, out: Any) -> None:
+    text = out("diagnose", wrong, "--prove", *QUICK)
+    assert "ARC001" in text
+    assert "fork 4/4  a residual path around every layer, seed" in text
+    assert "proof: each fix was tried on 2 forks" in text
+    assert "1  a residual path around every layer: " in text
+    assert "recommended" in text
+    assert text.isprintable() or "\x1b" not in text
+
+
+def test_diagnose_prove_gives_one_json_document(wrong: Path, found: Any) -> None:
+    told = found("diagnose", wrong, "--prove", "--prove-out", wrong.parent / "f.toml", *QUICK)
+    (trial,) = told["proof"]["trials"]
+    assert trial["codes"] == ["ARC001"]
+    assert len(trial["pairs"]) == 2
+    assert trial["verdict"] in ("helped", "mixed", "no difference", "harmed", "not finite")
+    assert (told["proof"]["config"] is not None) == (wrong.parent / "f.toml").exists()
+
+
+def test_alarm_is_given_once_a_sign_stays_sick() -> None:
+    alarm = Alarm(Interrupts())
+
+    def tell(step: int, word: str) -> None:
+        alarm(Vitals(step=step, signs=(("loss.rise", 2, 9.0, word, step, ""),), rows=()))
+
+    for step, word in ((1, "sick"), (2, "sick"), (2, "sick"), (3, "calm"), (4, "sick")):
+        tell(step, word)
+    assert not alarm.interrupts.asked
+    tell(5, "sick")
+    tell(6, "sick")
+    assert alarm.interrupts.asked
+    assert alarm.why == "loss.rise stays sick (9) at update 6"
+    alarm = Alarm(Interrupts())
+    alarm(StoppedNonFinite(step=2, what="loss", where="objective", aside=""))
+    assert alarm.why
+
+
+def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.cli.prove_on_alarm._LASTING", 1)
+    settings = tiny("model.decoder.residual=NoResidual", "model.decoder.n_layers=4")
+    text = write_text(tmp_path / "text")
+    words = ["train", text, "--out", tmp_path / "run", "--steps", "12", "--json"]
+    words += ["--prove-on-alarm", *QUICK, *settings]
+    assert main([str(word) for word in words]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["step"] == 12
+    assert "stays sick" in told["alarm"]
+    assert told["findings"][0]["code"] == "ARC001"
+    assert told["proof"]["trials"][0]["codes"] == ["ARC001"]
+
+
+def test_alarm_without_signs_is_refused(refused: Any) -> None:
+    assert "leave --no-vitals out" in refused("train", "--prove-on-alarm", "--no-vitals")
+
+
+def test_resume_with_a_config_asks_for_a_folder_too(wrong: Path, refused: Any) -> None:
+    said = refused("train", "--resume", wrong, "--config", wrong / "config.toml")
+    assert "give both --config and --out" in said
+
+
+def test_resume_under_another_config_goes_on_in_another_folder(wrong: Path, found: Any) -> None:
+    before = (wrong / "metrics.jsonl").read_bytes()
+    config = wrong.parent / "other.toml"
+    config.write_text(
+        (wrong / "config.toml").read_text("utf-8").replace("dropout = 0.1", "dropout = 0.0"),
+        encoding="utf-8",
+    )
+    step = wrong / "checkpoints" / "step-4"
+    new = wrong.parent / "new"
+    told = found("train", "--resume", step, "--config", config, "--out", new)
+    assert told["step"] == 6
+    assert told["run"] == str(new)
+    assert (wrong / "metrics.jsonl").read_bytes() == before

@@ -1,0 +1,107 @@
+"""The benchmark of the diagnosis still runs: three short trainings, and how shares are told."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid import config
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def benchmark_on_the_path() -> Any:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(ROOT))
+        yield
+
+
+def its(module: str) -> Any:
+    """A module of the benchmark."""
+    return importlib.import_module(f"benchmarks.diagnosis.{module}")
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Any:
+    draws = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(draws.choices(letters, k=draws.randint(2, 8))) for _ in range(300)]
+    return its("rows").corpus_of([" ".join(draws.choices(words, k=2000))])
+
+
+def short(job: Any, corpus: Any) -> dict[str, Any]:
+    """A job's record after a few updates, as it is read back."""
+    jobs = its("jobs")
+    run = its("setups").loop(jobs.config_of(job), budget=config.Steps(count=6))
+    made = its("record").record(jobs.made(job, corpus, run))
+    return json.loads(json.dumps(jobs.header(job) | made))
+
+
+def job(kind: str, seed: int = 11) -> Any:
+    return its("jobs").Job("dev", "gpt", kind, "plain", 0, seed)
+
+
+def test_every_job_of_both_splits_has_a_config_and_a_name_of_its_own() -> None:
+    jobs, setups = its("jobs"), its("setups")
+    for split in ("dev", "eval"):
+        every = jobs.jobs(split)
+        assert len({each.name for each in every}) == len(every)
+        assert {each.arch for each in every} <= {*setups.TUNED, *setups.HELD_OUT}
+        for each in every[::300]:
+            assert jobs.config_of(each).seed == each.seed
+
+
+def test_evaluation_has_enough_healthy_runs_for_a_claim_of_one_percent() -> None:
+    healthy = sum(each.kind == "healthy" for each in its("jobs").jobs("eval"))
+    assert healthy >= 300
+    assert its("metrics").interval(0, healthy)[1] <= 0.01
+
+
+def test_classes_are_at_least_45_and_splits_share_no_seed() -> None:
+    jobs = its("jobs")
+    assert len(jobs.FAULTS) >= 45
+    seeds = [{each.seed for each in jobs.jobs(split)} for split in ("dev", "eval")]
+    assert not seeds[0] & seeds[1]
+
+
+def test_fault_is_recorded_and_judged_and_told_from_healthy_runs(
+    corpus: Any, tmp_path: Path
+) -> None:
+    history, judging = its("record").history, its("judging")
+    healthy = [short(job("healthy", seed), corpus) for seed in (31,)]
+    for each in (*healthy, short(job("no causal mask"), corpus)):
+        its("record").write(each, tmp_path / "dev" / f"{each['name']}.json")
+    results = judging.judge_split(tmp_path / "dev")
+    ours = results["ours"]["all"]
+    assert (ours["false_alarms"]["count"], ours["false_alarms"]["of"]) == (0, 1)
+    assert (ours["top_1"]["count"], ours["top_1"]["of"]) == (1, 1)
+    assert "no causal mask" in judging.tell(results)
+    assert "no causal mask" in its("page").text_of(results, "diagnosis-2026-01-01.json")
+    seen = history(healthy[0])
+    assert len(seen.losses) == 6
+    assert seen.signs["attention.max_logit"]
+    assert not history(healthy[0], until=0).losses
+
+
+def test_interval_of_a_share_is_that_of_clopper_and_pearson() -> None:
+    interval = its("metrics").interval
+    low, high = interval(0, 300)
+    assert low == 0
+    assert math.isclose(high, 1 - 0.05 ** (1 / 300), rel_tol=1e-6)
+    # of 3 in 20, from published tables
+    low, high = interval(3, 20)
+    assert math.isclose(low, 0.0321, abs_tol=1e-4)
+    assert math.isclose(high, 0.3789, abs_tol=1e-4)
+
+
+def test_hashes_name_thresholds_codes_and_code() -> None:
+    hashes = its("freezing").hashes()
+    assert all(len(value) == 64 for value in hashes.values())
+    assert {"codes.toml", "thresholds.toml"} <= hashes.keys()

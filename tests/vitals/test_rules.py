@@ -1,0 +1,118 @@
+"""The file of thresholds: every rule is told, has a source, and stands on the page; new signs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from pellucid.vitals import Judge, Rule, rules_of, watch
+from pellucid.vitals.tape import Column
+from support.foreign import adam, ids_of, loss_of, made
+
+PAGE = (Path(__file__).parents[2] / "docs" / "vitals.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rule", rules_of().values(), ids=lambda rule: rule.id)
+def test_every_rule_has_a_source_and_stands_on_the_page(rule: object) -> None:
+    assert isinstance(rule, Rule)
+    assert rule.source
+    (line,) = (each for each in PAGE.splitlines() if f"| `{rule.id}` |" in each)
+    assert rule.what in line
+    assert rule.only in line
+    for _, limit in rule.limits:
+        assert f"{limit:g}" in line
+
+
+def test_why_says_the_limit_that_was_passed() -> None:
+    rules = rules_of()
+    ratio = rules["update.ratio"]
+    assert ratio.why("sick", 0.7).startswith("sick above 0.5: how far")
+    assert ratio.why("watch", 5e-5).startswith("watch below 0.0001: how far")
+    assert ratio.why("calm", 1.0) == ""
+    assert ratio.why("sick", math.nan).startswith("not finite: how far")
+
+
+def scores(judge: Judge, values: list[float], every: int = 25) -> str:
+    for i, value in enumerate(values, start=1):
+        judge.read(i * every, [(Column("attention.max_logit", ("head",)), [value])])
+    return judge.signs["attention.heading_for"].word
+
+
+def test_scores_that_grow_on_are_told_before_they_are_large_and_others_are_not() -> None:
+    line = [float(4 * i) for i in range(1, 12)]
+    faster = [i**2 / 4 for i in range(1, 15)]
+    level = [40 * (1 - math.exp(-i / 3)) for i in range(1, 40)]
+    young = [0.2 * 1.3**i for i in range(1, 18)]
+    assert scores(Judge(rules_of()), line) == "calm"  # 44: it heads for 88
+    assert scores(Judge(rules_of()), faster) == "watch"  # 49, and heads for more than 100
+    assert scores(Judge(rules_of()), level) == "calm"
+    assert scores(Judge(rules_of()), young) == "calm"
+
+
+def test_a_sick_reading_is_looked_at_again_before_the_next_look_is_due() -> None:
+    model = made()
+    for layer in model.layers:
+        layer.qkv.weight.data.mul_(100)
+    optimizer = adam(model, 1e-4)
+    with watch(model, optimizer, max_overhead=1e-6) as w:
+        for step in range(8):
+            loss_of(model, ids_of(step)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    # the purse is empty after the first look: the second was made on credit
+    found = {sign.id: sign for sign in w.signs}
+    assert found["attention.max_logit"].word == "sick"
+    assert found["attention.max_logit"].step == 4
+
+
+def trained_in(dtype: torch.dtype, rate: float) -> dict[str, tuple[float, str]]:
+    model = made().to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(31):
+            loss_of(model, ids_of(step)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return {sign.id: (sign.value, sign.word) for sign in w.signs}
+
+
+def test_updates_that_half_precision_swallows_are_counted() -> None:
+    assert trained_in(torch.bfloat16, 1e-4)["update.lost"][1] == "sick"
+    assert "update.lost" not in trained_in(torch.float32, 1e-4)
+
+
+def test_gradients_are_of_one_direction_where_the_batch_is_always_the_same() -> None:
+    ends: list[float] = []
+    for same in (True, False):
+        model = made()
+        model.eval()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        with watch(model, optimizer, max_overhead=None, clip_norm=None) as w:
+            for step in range(21):
+                loss_of(model, ids_of(0 if same else step)).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        ends.append({sign.id: sign.value for sign in w.signs}["gradient.cosine"])
+    assert ends[0] > 0.99 > ends[1]
+
+
+def test_a_part_that_the_model_never_goes_through_lacks_no_gradient() -> None:
+    model = made()
+    model.pooler = nn.Linear(16, 16)
+    found: list[float] = []
+    for detached in (False, True):
+        if detached:
+            model.layers[1].up.register_forward_hook(lambda module, given, out: out.detach())
+        model.zero_grad(set_to_none=True)
+        optimizer = adam(model)
+        with watch(model, optimizer, max_overhead=None) as w:
+            for step in range(3):
+                loss_of(model, ids_of(step)).backward()
+                optimizer.step()
+        found.append({sign.id: sign.value for sign in w.signs}["gradient.missing"])
+    assert found[0] == 0
+    assert found[1] > 0
