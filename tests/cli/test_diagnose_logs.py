@@ -22,16 +22,16 @@ def test_log_is_diagnosed_and_what_it_cannot_say_is_said(
     assert main(["diagnose", state]) == 0
     out = capsys.readouterr().out
     assert "60 rows up to update 600" in " ".join(out.split())
-    assert "LOG001  fatal  the loss stopped being a number" in out
+    assert "NUM008  fatal  a value was not finite" in out
     assert "what cannot be said from this log" in out
     assert "pellucid check" in out
     assert all(len(line) <= 80 for line in out.splitlines() if state not in line)
     assert main(["diagnose", str(tmp_path), "--fail-on", "fatal", "--json"]) == 4
     told = json.loads(capsys.readouterr().out)
-    assert [each["code"] for each in told["findings"]] == ["LOG001"]
+    assert [each["code"] for each in told["findings"]] == ["NUM008"]
     assert told["failed"] is True
     assert any("VitalsCallback" in each for each in told["unsaid"])
-    assert main(["diagnose", state, "--ignore", "LOG001", "--fail-on", "fatal"]) == 0
+    assert main(["diagnose", state, "--ignore", "NUM008", "--ignore", "LOG001", "--fail-on", "fatal"]) == 0
 
 
 def test_healthy_log_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

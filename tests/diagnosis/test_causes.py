@@ -311,7 +311,6 @@ def test_config_of_a_preset_smells_of_nothing(preset: str) -> None:
         ("OPT012", Facts(clip_norm=1e-5)),
         ("NUM007", Facts(precision="float16")),
         ("ARC005", Facts(final_norm=False)),
-        ("ARC006", Facts(score_scale=8.0)),
         ("ARC010", Facts(dropout=0.4)),
         ("ARC014", Facts(norm_eps=0.1)),
         ("DAT010", Facts(batch_tokens=16)),
