@@ -9,7 +9,16 @@ import pytest
 
 from pellucid import config
 from pellucid.config import run_from_table
-from pellucid.diagnosis import Evidence, found, prescriptions, register, small_twin
+from pellucid.diagnosis import (
+    Evidence,
+    History,
+    diagnose,
+    found,
+    prescriptions,
+    register,
+    small_twin,
+)
+from pellucid.diagnosis.of_run import facts_of
 from pellucid.diagnosis.prescriptions import patched, prescribed, prescription, remedies
 from pellucid.diagnosis.prescriptions_model import OF_THE_MODEL
 from pellucid.diagnosis.prescriptions_training import OF_TRAINING
@@ -139,3 +148,15 @@ def test_layers_that_take_turns_are_changed_in_their_list() -> None:
     after = patched(find("gemma2-2b"), each.assignments).model.stacks[0].attention
     assert isinstance(after, config.Alternating)
     assert all(isinstance(l, config.MultiHead) and l.qk_norm for l in after.layers)
+
+
+def test_what_is_found_in_a_config_carries_a_patch_that_applies_to_it() -> None:
+    run = find("gpt2")
+    run = replace(run, optimiser=replace(run.optimiser, learning_rate=1.0))
+    hot = History(name="hot", facts=facts_of(run, 600), config=run)
+    patches = {each.code: each.patch for each in diagnose(hot)}
+    assert patches["OPT005"] and all(
+        patch == () or patched(run, patch) != run for patch in patches.values()
+    )
+    assert patched(run, patches["OPT005"]).optimiser.learning_rate < 1.0
+    assert all(each.patch == () for each in diagnose(replace(hot, config=None)))
