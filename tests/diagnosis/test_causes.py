@@ -187,6 +187,29 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         "NUM009",
         but(signs={"update.effective_step": (0.15, 0.03)}, losses=flat(2.9)),
     ),
+    "gradients exactly zero": (
+        "NUM009",
+        but(signs={"gradient.zeros": (0.99, 0.95)}, losses=flat(2.9)),
+    ),
+    "steps no more": (
+        "OPT017",
+        lambda: replace(
+            healthy(),
+            signs={id: tuple(r for r in rs if r.step <= 60) for id, rs in healthy().signs.items()},
+        ),
+    ),
+    "partly loaded": (
+        "WGT004",
+        but(
+            facts={"pretrained": True},
+            losses=curve(UNIGRAM + 0.4, 2.5),
+            signs={"loss.probe": (UNIGRAM + 0.4, 2.5)},
+        ),
+    ),
+    "post-norm, deep, at frequencies": (
+        "ARC002",
+        but(facts={"norm": "post", "n_layers": 10}, losses=STUCK),
+    ),
     "bf16 weights": ("NUM001", but(facts={"weights": "bfloat16"})),
     "scores grow": ("ATT007", but(signs={"attention.max_logit": (0.4, 150.0)})),
     "logits drift": ("LOS012", but(signs={"logits.log_z": (4.6, 400.0)})),
@@ -349,6 +372,11 @@ def test_what_cannot_be_told_apart_is_named() -> None:
     [finding] = diagnose(but(losses=SPIKE)())
     assert "cannot tell this from" in finding.cause
     assert "OPT008" in finding.cause
+
+
+def test_loss_far_above_guessing_at_first_is_no_sign_of_labels_not_moved() -> None:
+    loud = but(losses=curve(29.0, 2.6), signs={"loss.probe": (29.0, 9.0)})()
+    assert "LOS001" not in [each.code for each in diagnose(loud)]
 
 
 def test_ignored_and_declared_is_no_finding() -> None:

@@ -121,10 +121,27 @@ def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
         said = replace(found("OPT005", ""), evidence=(Evidence("update.ratio", moved, "", ""),))
         return prescriptions(said, NANO)[0].does
 
-    assert rate(0.1) == "a third of the learning rate"
-    assert rate(0.3) == "a tenth of the learning rate"
-    assert rate(3.0) == "a hundredth of the learning rate"
+    assert rate(0.03) == "a third of the learning rate"
+    assert rate(0.1) == "a tenth of the learning rate"
+    assert rate(1.0) == "a hundredth of the learning rate"
     assert rate(3e4) == "a usual learning rate"
+
+
+def test_rate_of_sgd_far_beyond_the_usual_is_the_usual_one_next() -> None:
+    hot = patched(NANO, ['optimiser={kind="SGD", learning_rate=30.0, momentum=0.0, l2=0.0}'])
+    assert prescriptions(found("OPT005", ""), hot)[0].assignments == (
+        "optimiser.learning_rate=0.1",
+    )
+
+
+def test_swapped_betas_and_large_eps_of_norms_are_set_right_first() -> None:
+    run = patched(NANO, ["optimiser.rest.betas=[0.99, 0.5]", "model.decoder.norm.eps=10.0"])
+    assert prescriptions(found("OPT016", ""), run)[0].assignments == (
+        "optimiser.rest.betas=[0.9, 0.95]",
+    )
+    assert prescriptions(found("ARC014", ""), run)[0].assignments == (
+        "model.decoder.norm.eps=1e-05",
+    )
 
 
 def test_a_model_that_was_trained_elsewhere_keeps_its_architecture() -> None:
