@@ -400,3 +400,20 @@ def test_finding_can_be_read_and_written(name: str) -> None:
         assert 0 < finding.confidence <= 1
         assert all(isinstance(e.value, str) or math.isfinite(e.value) for e in finding.evidence)
         assert finding.code in finding.text()
+
+
+def test_decay_that_leaves_no_room_is_named_where_little_was_seen() -> None:
+    seen = but(facts={"weight_decay": 100.0, "optimiser": "AdamW"})()
+    few = {
+        id: readings[:2] for id, readings in seen.signs.items() if not id.startswith("embeddings")
+    }
+    short = replace(seen, signs=few, losses=tuple((step, 4.5) for step in range(1, 81)))
+    assert "OPT010" in {each.code for each in diagnose(short)}
+    mild = replace(short, facts=replace(short.facts, weight_decay=0.1))
+    assert "OPT010" not in {each.code for each in diagnose(mild)}
+
+
+def test_what_was_measured_long_ago_is_not_compared_with_the_loss_of_now() -> None:
+    late = tuple((step, 0.05) for step in range(1, 201))
+    stale = replace(healthy(), losses=late, signs={"loss.probe": (Reading(7, 4.0, "calm"),)})
+    assert "LOS001" not in {each.code for each in diagnose(stale)}

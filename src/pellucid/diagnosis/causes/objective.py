@@ -40,6 +40,8 @@ def parted(course: Course) -> Suspect | None:
         return None
     if (course.start or 0) > limit("LOS001", "loud") * (course.guessing or math.inf):
         return None  # weights that begin far too large leave first rows behind them as well
+    if course.of("loss.probe")[-1].step < 0.8 * course.steps[-1]:
+        return None  # what was measured long ago says nothing of the loss of now
     most = min(course.guessing or 0, limit("LOS001", "share") * probe)
     if end > most or probe - end < limit("LOS001", "gap"):
         return None
