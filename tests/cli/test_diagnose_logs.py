@@ -31,7 +31,10 @@ def test_log_is_diagnosed_and_what_it_cannot_say_is_said(
     assert [each["code"] for each in told["findings"]] == ["NUM008"]
     assert told["failed"] is True
     assert any("VitalsCallback" in each for each in told["unsaid"])
-    assert main(["diagnose", state, "--ignore", "NUM008", "--ignore", "LOG001", "--fail-on", "fatal"]) == 0
+    assert (
+        main(["diagnose", state, "--ignore", "NUM008", "--ignore", "LOG001", "--fail-on", "fatal"])
+        == 0
+    )
 
 
 def test_healthy_log_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,6 +187,29 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         "NUM009",
         but(signs={"update.effective_step": (0.15, 0.03)}, losses=flat(2.9)),
     ),
+    "gradients exactly zero": (
+        "NUM009",
+        but(signs={"gradient.zeros": (0.99, 0.95)}, losses=flat(2.9)),
+    ),
+    "steps no more": (
+        "OPT017",
+        lambda: replace(
+            healthy(),
+            signs={id: tuple(r for r in rs if r.step <= 60) for id, rs in healthy().signs.items()},
+        ),
+    ),
+    "partly loaded": (
+        "WGT004",
+        but(
+            facts={"pretrained": True},
+            losses=curve(UNIGRAM + 0.4, 2.5),
+            signs={"loss.probe": (UNIGRAM + 0.4, 2.5)},
+        ),
+    ),
+    "post-norm, deep, at frequencies": (
+        "ARC002",
+        but(facts={"norm": "post", "n_layers": 10}, losses=STUCK),
+    ),
     "bf16 weights": ("NUM001", but(facts={"weights": "bfloat16"})),
     "scores grow": ("ATT007", but(signs={"attention.max_logit": (0.4, 150.0)})),
     "logits drift": ("LOS012", but(signs={"logits.log_z": (4.6, 400.0)})),
@@ -351,6 +374,11 @@ def test_what_cannot_be_told_apart_is_named() -> None:
     assert "OPT008" in finding.cause
 
 
+def test_loss_far_above_guessing_at_first_is_no_sign_of_labels_not_moved() -> None:
+    loud = but(losses=curve(29.0, 2.6), signs={"loss.probe": (29.0, 9.0)})()
+    assert "LOS001" not in [each.code for each in diagnose(loud)]
+
+
 def test_ignored_and_declared_is_no_finding() -> None:
     still = but(
         signs={
@@ -372,3 +400,20 @@ def test_finding_can_be_read_and_written(name: str) -> None:
         assert 0 < finding.confidence <= 1
         assert all(isinstance(e.value, str) or math.isfinite(e.value) for e in finding.evidence)
         assert finding.code in finding.text()
+
+
+def test_decay_that_leaves_no_room_is_named_where_little_was_seen() -> None:
+    seen = but(facts={"weight_decay": 100.0, "optimiser": "AdamW"})()
+    few = {
+        id: readings[:2] for id, readings in seen.signs.items() if not id.startswith("embeddings")
+    }
+    short = replace(seen, signs=few, losses=tuple((step, 4.5) for step in range(1, 81)))
+    assert "OPT010" in {each.code for each in diagnose(short)}
+    mild = replace(short, facts=replace(short.facts, weight_decay=0.1))
+    assert "OPT010" not in {each.code for each in diagnose(mild)}
+
+
+def test_what_was_measured_long_ago_is_not_compared_with_the_loss_of_now() -> None:
+    late = tuple((step, 0.05) for step in range(1, 201))
+    stale = replace(healthy(), losses=late, signs={"loss.probe": (Reading(7, 4.0, "calm"),)})
+    assert "LOS001" not in {each.code for each in diagnose(stale)}

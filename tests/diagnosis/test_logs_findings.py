@@ -243,3 +243,23 @@ def test_causes_find_nothing_worse_than_notes_in_healthy_logs(tmp_path: Path) ->
 def test_every_code_of_logs_is_seen_in_a_log() -> None:
     codes = {code for code, _, _ in SEEN.values()} | {"LOG013"}
     assert {code for code in register() if code.startswith("LOG")} <= codes
+
+
+def test_zeros_after_a_loss_that_is_none_are_no_recovery(tmp_path: Path) -> None:
+    made = healthy()
+    made.losses[60:] = [math.nan] + [0.0] * 59
+    made.norms[60:] = [0.0] * 60
+    seen = found(made, tmp_path)["LOG001"]
+    assert seen.severity == "fatal"
+    assert seen.where == f"update {seen.step}"
+
+
+def test_findings_of_a_log_say_when_and_nothing_where_no_update_is_meant(tmp_path: Path) -> None:
+    one = healthy()
+    one.losses[100] += 8
+    jump = found(one, tmp_path)["LOG003"]
+    assert jump.what.startswith("One jump in")
+    assert jump.where == f"update {jump.step}"
+    still = healthy()
+    _stand(still)
+    assert found(still, tmp_path)["LOG005"].step is None

@@ -9,7 +9,16 @@ import pytest
 
 from pellucid import config
 from pellucid.config import run_from_table
-from pellucid.diagnosis import Evidence, found, prescriptions, register, small_twin
+from pellucid.diagnosis import (
+    Evidence,
+    History,
+    diagnose,
+    found,
+    prescriptions,
+    register,
+    small_twin,
+)
+from pellucid.diagnosis.of_run import facts_of
 from pellucid.diagnosis.prescriptions import patched, prescribed, prescription, remedies
 from pellucid.diagnosis.prescriptions_model import OF_THE_MODEL
 from pellucid.diagnosis.prescriptions_training import OF_TRAINING
@@ -112,10 +121,27 @@ def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
         said = replace(found("OPT005", ""), evidence=(Evidence("update.ratio", moved, "", ""),))
         return prescriptions(said, NANO)[0].does
 
-    assert rate(0.1) == "a third of the learning rate"
-    assert rate(0.3) == "a tenth of the learning rate"
-    assert rate(3.0) == "a hundredth of the learning rate"
+    assert rate(0.03) == "a third of the learning rate"
+    assert rate(0.1) == "a tenth of the learning rate"
+    assert rate(1.0) == "a hundredth of the learning rate"
     assert rate(3e4) == "a usual learning rate"
+
+
+def test_rate_of_sgd_far_beyond_the_usual_is_the_usual_one_next() -> None:
+    hot = patched(NANO, ['optimiser={kind="SGD", learning_rate=30.0, momentum=0.0, l2=0.0}'])
+    assert prescriptions(found("OPT005", ""), hot)[0].assignments == (
+        "optimiser.learning_rate=0.1",
+    )
+
+
+def test_swapped_betas_and_large_eps_of_norms_are_set_right_first() -> None:
+    run = patched(NANO, ["optimiser.rest.betas=[0.99, 0.5]", "model.decoder.norm.eps=10.0"])
+    assert prescriptions(found("OPT016", ""), run)[0].assignments == (
+        "optimiser.rest.betas=[0.9, 0.95]",
+    )
+    assert prescriptions(found("ARC014", ""), run)[0].assignments == (
+        "model.decoder.norm.eps=1e-05",
+    )
 
 
 def test_a_model_that_was_trained_elsewhere_keeps_its_architecture() -> None:
@@ -139,3 +165,13 @@ def test_layers_that_take_turns_are_changed_in_their_list() -> None:
     after = patched(find("gemma2-2b"), each.assignments).model.stacks[0].attention
     assert isinstance(after, config.Alternating)
     assert all(isinstance(l, config.MultiHead) and l.qk_norm for l in after.layers)
+
+
+def test_what_is_found_in_a_config_carries_a_patch_that_applies_to_it() -> None:
+    run = find("gpt2")
+    run = replace(run, optimiser=replace(run.optimiser, learning_rate=1.0))
+    hot = History(name="hot", facts=facts_of(run, 600), config=run)
+    patches = {each.code: each.patch for each in diagnose(hot)}
+    assert all(patch == () or patched(run, patch) != run for patch in patches.values())
+    assert patched(run, patches["OPT005"]).optimiser.learning_rate < 1.0
+    assert all(each.patch == () for each in diagnose(replace(hot, config=None)))

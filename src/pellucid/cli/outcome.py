@@ -77,7 +77,7 @@ def _say_what_next(run: Run, result: Result) -> None:
             *(f"    {line}" for line in _lines_of(facts["continuation"])),
             "",
         ]
-    lines += _vitals(result, folder)
+    lines += words_of_vitals(result, folder)
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
@@ -94,7 +94,7 @@ def _say_what_next(run: Run, result: Result) -> None:
     print("\n".join(lines))
 
 
-def _vitals(result: Result, folder: str) -> list[str]:
+def words_of_vitals(result: Result, folder: str) -> list[str]:
     """What was seen of the five equations, and what it took to see it."""
     if not result.gravest:
         return []
@@ -105,7 +105,12 @@ def _vitals(result: Result, folder: str) -> list[str]:
         if word not in ("", "calm")
     ]
     lines = [f"vital signs: {', '.join(found) or 'calm throughout'}", result.watching]
-    lines += [f"    pellucid vitals {folder} --why"] if found else []
+    if found:
+        lines += [
+            "what is behind it, and the rules of the words",
+            f"    pellucid diagnose {folder}",
+            f"    pellucid vitals {folder} --why",
+        ]
     return [*filter(None, lines), ""]
 
 

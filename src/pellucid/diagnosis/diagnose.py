@@ -15,6 +15,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from pellucid import config
 from pellucid.diagnosis.causes import Course, Suspect, suspects
 from pellucid.diagnosis.declared import Declared
 from pellucid.diagnosis.finding import (
@@ -27,6 +28,7 @@ from pellucid.diagnosis.finding import (
     without,
 )
 from pellucid.diagnosis.history import History, Reading
+from pellucid.diagnosis.prescriptions import prescriptions
 
 #: So many readings in a row must be sick before a sign by itself is worth a finding.
 _LASTING = 3
@@ -83,7 +85,7 @@ def diagnose(
     left = {id: read for id, read in sick.items() if not _said(id, explained)}
     if left and not course.goes_well and "UNK001" not in ignored and not _grave(found):
         found.append(_unknown(left, [each for each in fitting if each not in kept]))
-    return sorted(found, key=_weight, reverse=True)
+    return [_with_patch(each, history.config) for each in sorted(found, key=_weight, reverse=True)]
 
 
 class Suspected(NamedTuple):
@@ -167,6 +169,12 @@ def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
 def _symptom(id: str, read: Reading) -> Evidence:
     at = f" in {read.where}" if read.where else ""
     return Evidence(f"{id}, update {read.step}{at}", read.value, "a calm sign", "docs/vitals.md")
+
+
+def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
+    """A finding with what is to be set against it first, where there is a config to set it in."""
+    first = [] if run is None else prescriptions(finding, run)[:1]
+    return replace(finding, patch=first[0].assignments) if first else finding
 
 
 def _unknown(left: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:

@@ -102,6 +102,7 @@ def found(
     cause: str = "",
     confidence: float = 0.95,
     severity: Severity | None = None,
+    step: int | None = 0,
 ) -> Finding:
     """A finding with the register's words for its code; a better fix can be put in their place."""
     told = register()[code]
@@ -114,6 +115,7 @@ def found(
         confidence=confidence,
         where=where,
         fix=told.fix,
+        step=step,
         docs=f"docs/diagnosis.md#{code.lower()}",
     )
 

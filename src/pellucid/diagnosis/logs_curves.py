@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.logs_gradients import of_gradients
@@ -20,10 +21,11 @@ _ABOVE_ANY_GUESS = 13.0
 
 
 def of_curves(log: Log) -> list[Finding]:
-    """Everything that the curves show, in no order."""
+    """Everything that the curves show, in no order; what concerns a whole curve has no step."""
     asked = (_level, _start, _units)
     findings = of_gradients(log) + of_jumps(log) + [each for ask in asked for each in ask(log)]
-    return list({each.code: each for each in reversed(findings)}.values())
+    once = {each.code: each for each in reversed(findings)}
+    return [each if each.step else replace(each, step=None) for each in once.values()]
 
 
 # ---- where the loss went
@@ -111,6 +113,7 @@ def _diverged(log: Log, start: float, at: int, lowest: float, end: float) -> Fin
         f"{start:.3f}.",
         evidence("LOG002", "loss now - lowest loss", end - lowest),
         where=f"update {at}",
+        step=at,
         cause=told,
         confidence=0.8,
     )

@@ -31,6 +31,7 @@ def _stopped(log: Log) -> Iterable[Finding]:
         f"From update {step} on the loss {says}.",
         sign,
         where=f"update {step}",
+        step=step,
         cause=_why_stopped(log, step),
         confidence=0.7,
     )

@@ -38,6 +38,7 @@ def _fall(log: Log) -> Iterable[Finding]:
             f"The loss was {level:.3f}, and from update {step} on it is {after:.3f}.",
             evidence("LOG011", "loss after / loss before", after / level),
             where=f"update {step}",
+            step=step,
             confidence=0.5,
         )
         return
@@ -60,12 +61,17 @@ def _jumps(log: Log) -> Iterable[Finding]:
     steps = ", ".join(str(losses[i][0]) for i in first[:6]) + (", ..." if len(first) > 6 else "")
     yield found(
         "LOG003",
-        f"{len(first)} jumps in {len(numbers)} rows, at {steps}.",
+        f"{_times(len(first))} in {len(numbers)} rows, at update {steps}.",
         evidence("LOG003", "jumps", len(first)),
         where=f"update {losses[first[0]][0]}",
+        step=losses[first[0]][0],
         cause=_why_jumps(log, losses[first[0]][0]),
         confidence=0.5,
     )
+
+
+def _times(number: int) -> str:
+    return "One jump" if number == 1 else f"{number} jumps"
 
 
 def _why_jumps(log: Log, step: int) -> str:
@@ -102,6 +108,7 @@ def _overfitted(log: Log) -> Iterable[Finding]:
         "loss went on falling.",
         evidence("LOG010", "held-out loss now - lowest", after[-1] - lowest),
         where=f"update {at}",
+        step=at,
         cause="over-fitting: what is learnt after that update is these texts, and not the language",
         confidence=0.9,
     )
@@ -124,6 +131,7 @@ def _resumed(log: Log) -> Iterable[Finding]:
             f"taken up again {statistics.median(after):.3f}.",
             evidence("LOG013", "loss after - loss before", jump),
             where=f"update {step}",
+            step=step,
             cause=_why_resumed(log.rate, step),
             confidence=0.8,
         )

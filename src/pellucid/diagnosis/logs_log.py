@@ -38,11 +38,14 @@ class Log:
 
     @property
     def stopped(self) -> tuple[int, str, str] | None:
-        """Where the loss is no number from then on; or 0 with a norm that is none, as some log."""
+        """Where the loss is no number from then on; or 0, as some trainers log what is none.
+
+        A loss of exactly 0 is no number where the norm is none, and after a loss that was none.
+        """
         norms = dict(self.grad_norm)
         first: int | None = None
         for step, value in self.loss:
-            hidden = value == 0 and not math.isfinite(norms.get(step, 0.0))
+            hidden = value == 0 and (first is not None or not math.isfinite(norms.get(step, 0.0)))
             if math.isfinite(value) and not hidden:
                 first = None
             elif first is None:

@@ -23,7 +23,7 @@ from pellucid import config
 from pellucid.config import encode, run_from_table
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.prescriptions_model import OF_THE_MODEL
-from pellucid.diagnosis.prescriptions_training import OF_TRAINING, RATES, Remedy
+from pellucid.diagnosis.prescriptions_training import OF_TRAINING, RATES, SGD_RATE, Remedy
 from pellucid.errors import ConfigError
 from pellucid.presets import find
 
@@ -31,6 +31,11 @@ Needs = Literal["replay", "restart"]
 
 #: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
 _HEALTHY_UPDATE = 0.03
+#: Where weights ran away they have grown, and an update is less of what they are than of what they
+#: were; a first update without warm-up is of weights as they were drawn.
+_OF_GROWN, _OF_DRAWN = 0.01, 0.06
+#: So many times the usual rate of SGD is beyond what a factor of its updates can tell.
+_BEYOND = 10
 #: What is tried first where no factor would be enough.
 _USUAL = "rate_usual"
 
@@ -61,7 +66,7 @@ def prescriptions(finding: Finding, run: config.Run) -> list[Prescription]:
 
     Where a run goes on from the weights of another, its model stays as it is, but for dropout.
     """
-    names = _nearest_rates(_book().codes.get(finding.code, ()), finding)
+    names = _nearest_rates(_book().codes.get(finding.code, ()), finding, run)
     found: list[Prescription] = []
     for name in names:
         with suppress(ConfigError):  # the rest of this config does not go with it
@@ -89,16 +94,18 @@ def patched(run: config.Run, assignments: Iterable[str]) -> config.Run:
     return run_from_table(encode(run), find, assignments)
 
 
-def _nearest_rates(names: Sequence[str], finding: Finding) -> Sequence[str]:
+def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> Sequence[str]:
     """The remedies with changes of the learning rate in the order of how well they would fit.
 
     The evidence may say how far an update moved a matrix; the step is as long as the rate says.
     """
+    if _USUAL in names and _far_beyond(run.optimiser):
+        return [_USUAL, *(name for name in names if name != _USUAL)]
     moved = [each.value for each in finding.evidence if each.sign.startswith("update.ratio")]
     known = [value for value in moved if isinstance(value, float) and 0 < value < math.inf]
     if not known:
         return names
-    wanted = _HEALTHY_UPDATE / known[0]
+    wanted = _wanted(finding, run) / known[0]
     rates = sorted(
         (name for name in names if name in RATES),
         key=lambda name: abs(math.log(RATES[name] / wanted)),
@@ -108,6 +115,18 @@ def _nearest_rates(names: Sequence[str], finding: Finding) -> Sequence[str]:
         names = [_USUAL, *(name for name in names if name != _USUAL)]
     in_order = iter(rates)
     return [next(in_order) if name in rates else name for name in names]
+
+
+def _wanted(finding: Finding, run: config.Run) -> float:
+    """How far an update should move a matrix, where the evidence was measured."""
+    if finding.code != "OPT005":
+        return _HEALTHY_UPDATE
+    return _OF_GROWN if run.schedule.warm_up > 0 else _OF_DRAWN
+
+
+def _far_beyond(optimiser: config.Optimiser) -> bool:
+    """Whether a rate of SGD is so high that weights have nothing left to measure it by."""
+    return isinstance(optimiser, config.SGD) and optimiser.learning_rate >= _BEYOND * SGD_RATE
 
 
 def prescription(name: str, run: config.Run) -> Prescription | None:

@@ -198,6 +198,11 @@ def _small_init(run: config.Run) -> Changes:
     }
 
 
+def _scaled_init(run: config.Run) -> Changes:
+    """Small weights, and what layers add to the stream smaller by their number."""
+    return _small_init(run) | {"model.initialisation.outputs": "depth_scaled"}
+
+
 def _small_embedding(run: config.Run) -> Changes:
     return {"model.initialisation.embedding_std": _small(run)}
 
@@ -227,6 +232,7 @@ OF_THE_MODEL: Mapping[str, Remedy] = {
     "gelu": _gelu,
     "swiglu": _swiglu,
     "small_init": _small_init,
+    "scaled_init": _scaled_init,
     "xavier": _weights(config.Xavier()),
     "he": _weights(config.He()),
     "depth_scaled": _outputs("depth_scaled"),

@@ -18,6 +18,8 @@ Remedy = Callable[[config.Run], Changes]
 
 _MOST_WARM_UP = 0.3
 _USUAL_DECAY, _USUAL_EPS, _USUAL_BETA2 = 0.1, 1e-8, 0.95
+#: What SGD is wont to begin with.
+SGD_RATE = 0.1
 _WORDS_OF_A_LOSS = ("label_smoothing", "entropy_bonus", "z_loss")
 
 
@@ -29,8 +31,11 @@ RATES: Mapping[str, float] = {
     "rate_hundredth": 1 / 100,
     "rate_thrice": 3.0,
     "rate_tenfold": 10.0,
+    "rate_thirtyfold": 30.0,
     "rate_hundredfold": 100.0,
+    "rate_threehundredfold": 300.0,
     "rate_thousandfold": 1000.0,
+    "rate_threethousandfold": 3000.0,
 }
 
 
@@ -48,7 +53,7 @@ def _rate(factor: float) -> Remedy:
 
 def _rate_usual(run: config.Run) -> Changes:
     """What others begin with, where this run has more."""
-    usual = {"SGD": 0.1, "Muon": 0.02}
+    usual = {"SGD": SGD_RATE, "Muon": 0.02}
     return {
         f"{path}.learning_rate": rate
         for path, each in _optimisers(run)

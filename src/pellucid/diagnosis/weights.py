@@ -151,12 +151,13 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
     with subject.as_is(), torch.no_grad():
         loss = cross_entropy(subject.outputs(data.ids), targets)
         chance = math.log(subject.vocab)
-        if not loss > chance - limit("WGT004", "nats"):
-            return []
-        better = _best_transposed(subject, data, targets, loss)
-    if better is not None and better[1] < loss - limit("WGT005", "nats"):
+        better = _best_transposed(subject, data, targets)
+    knows_nothing = loss > chance - limit("WGT004", "nats")
+    # to break what was sound may help a model that is sure of what is wrong: it must know something
+    knows_then = better is not None and better[1] < chance - limit("WGT004", "nats")
+    if better is not None and knows_then and better[1] < loss * limit("WGT005", "share"):
         role, lower = better
-        sign = evidence("WGT005", "loss as it is - loss transposed", loss - lower)
+        sign = evidence("WGT005", "loss transposed, of the loss as it is", lower / loss)
         return [
             found(
                 "WGT005",
@@ -167,6 +168,8 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
                 confidence=0.9,
             )
         ]
+    if not knows_nothing:
+        return []
     return [
         found(
             "WGT004",
@@ -178,9 +181,7 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
     ]
 
 
-def _best_transposed(
-    subject: Subject, data: Examples, targets: Tensor, loss: float
-) -> tuple[str, float] | None:
+def _best_transposed(subject: Subject, data: Examples, targets: Tensor) -> tuple[str, float] | None:
     roles: dict[str, list[nn.Parameter]] = defaultdict(list)
     for name, weight in subject.model.named_parameters():
         if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:

@@ -33,8 +33,9 @@ def post_norm(course: Course) -> Suspect | None:
     least = limit("ARC002", "depth_ratio")
     ratio = course.lasting("gradient.depth_ratio", lambda v: v < least)
     stuck = course.updates >= 100 and (course.learnt is not None)
-    alike = course.lasting("tokens.cosine", lambda v: v > 0.98)
-    if ratio is None and not (stuck and alike is not None and course.at_frequencies):
+    deep = (course.facts.n_layers or 0) >= limit("ARC002", "layers")
+    alike = deep or course.lasting("tokens.cosine", lambda v: v > 0.98) is not None
+    if ratio is None and not (stuck and alike and course.above_frequencies):
         return None
     return Suspect(
         code="ARC002",

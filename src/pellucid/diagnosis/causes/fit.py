@@ -5,6 +5,8 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pellucid.diagnosis.causes.course import Course, clue
 from pellucid.diagnosis.causes.suspect import Suspect
 from pellucid.diagnosis.finding import limit
@@ -89,4 +91,25 @@ def nothing_learnt(course: Course) -> Suspect | None:
     )
 
 
-CAUSES = (by_heart, stopped_falling, still_falling, nothing_learnt)
+def stopped_stepping(course: Course) -> Suspect | None:
+    """Losses that go on long after the last update that was looked at, of looks that were many."""
+    looks = sorted({read.step for reads in course.history.signs.values() for read in reads})
+    if len(looks) < 3 or not course.steps or course.history.stopped is not None:
+        return None
+    widest = max(later - earlier for earlier, later in pairwise(looks))
+    silent = course.steps[-1] - looks[-1]
+    if silent < max(limit("OPT017", "updates"), limit("OPT017", "looks") * widest):
+        return None
+    return Suspect(
+        code="OPT017",
+        likely=0.8,
+        what=f"The last update that was seen is {looks[-1]}, and losses go on to "
+        f"{course.steps[-1]}: the optimiser no longer steps, or it is no longer watched.",
+        clues=clue("OPT017", "losses since the last update", silent),
+        where="the training loop",
+        step=looks[-1],
+        severity="fault",
+    )
+
+
+CAUSES = (by_heart, stopped_falling, still_falling, nothing_learnt, stopped_stepping)

@@ -52,6 +52,16 @@ def _why(course: Course, what: str, where: str) -> tuple[str, float, tuple[str, 
 
 def underflow(course: Course) -> Suspect | None:
     """Gradients of exactly zero in float16."""
+    zeros = course.lasting("gradient.zeros", lambda v: v > limit("NUM009", "zeros"))
+    if zeros is not None and not course.facts.frozen:
+        return Suspect(
+            code="NUM009",
+            likely=0.85,
+            what=f"{zeros.value:.1%} of the gradients of matrices are exactly 0.",
+            clues=clue("NUM009", "gradient.zeros", zeros.value),
+            where="gradients",
+            step=zeros.step,
+        )
     if "float16" not in (course.facts.precision, course.facts.weights):
         return _mostly_zero(course)
     norms = [value for _, value in course.history.grad_norms]

@@ -38,6 +38,10 @@ def parted(course: Course) -> Suspect | None:
     probe, end = course.last("loss.probe"), course.end
     if probe is None or end is None or not course.fresh or _reported(course) is None:
         return None
+    if (course.start or 0) > limit("LOS001", "loud") * (course.guessing or math.inf):
+        return None  # weights that begin far too large leave first rows behind them as well
+    if course.of("loss.probe")[-1].step < 0.8 * course.steps[-1]:
+        return None  # what was measured long ago says nothing of the loss of now
     most = min(course.guessing or 0, limit("LOS001", "share") * probe)
     if end > most or probe - end < limit("LOS001", "gap"):
         return None
@@ -49,6 +53,7 @@ def parted(course: Course) -> Suspect | None:
         clues=(Evidence("loss over -log p", end / probe, "about 1", "by definition"),),
         where="labels",
         step=course.updates,
+        severity="fault",  # labels were not seen: nothing that only curves tell is fatal
     )
 
 

@@ -12,6 +12,9 @@ from pellucid.diagnosis.causes.course import Course, clue
 from pellucid.diagnosis.causes.suspect import Suspect
 from pellucid.diagnosis.finding import limit
 
+#: Fewer looks at the weights are no course of them.
+_FEW = 4
+
 
 def large_eps(course: Course) -> Suspect | None:
     """A first step of Adam's that is not 1 times the rate, as the formula has it."""
@@ -60,6 +63,8 @@ def heavy_decay(course: Course) -> Suspect | None:
         if (first := course.first(id)) and (last := course.last(id)) is not None
     ]
     least = min((ratio for _, ratio in shrunk), default=None)
+    if len(course.of("weights.size")) < _FEW and decay > limit("OPT010", "decay"):
+        return _capped(course, decay)
     if least is None or least > limit("OPT010", "shrunk"):
         return None
     return Suspect(
@@ -71,6 +76,20 @@ def heavy_decay(course: Course) -> Suspect | None:
         + tuple(
             each for id, ratio in shrunk for each in clue("OPT010", f"{id}, of its first", ratio)
         ),
+        where="optimiser.weight_decay",
+        step=None,
+    )
+
+
+def _capped(course: Course, decay: float) -> Suspect | None:
+    """Decay that leaves no weight room, where too little was seen to see weights shrink."""
+    if course.facts.optimiser not in ("Adam", "AdamW") or course.goes_well:
+        return None
+    return Suspect(
+        code="OPT010",
+        likely=0.85,
+        what=f"Weight decay is {decay:g}: under Adam no weight stays above 1 / {decay:g}.",
+        clues=clue("OPT010", "weight decay", decay),
         where="optimiser.weight_decay",
         step=None,
     )

@@ -93,14 +93,18 @@ def never_loaded(course: Course) -> Suspect | None:
     start, guessing = course.start, course.guessing
     if not course.facts.pretrained or start is None or guessing is None:
         return None
-    if start < guessing - 0.5:
+    unigram = course.facts.unigram
+    partly = unigram is not None and start > unigram + limit("WGT004", "above")
+    if start < guessing - limit("WGT004", "nats") and not partly:
         return None
     return Suspect(
         code="WGT004",
-        likely=0.9,
+        likely=0.9 if start > guessing - limit("WGT004", "nats") else 0.75,
         what=f"The weights are said to be trained, and the first loss is {start:.4g}, "
-        f"where guessing costs {guessing:.4g}.",
-        clues=clue("WGT004", "first loss below ln V", guessing - start),
+        f"where guessing costs {guessing:.4g}"
+        + (f" and frequencies of single tokens alone give {unigram:.4g}." if partly else "."),
+        clues=clue("WGT004", "first loss below ln V", guessing - start)
+        + clue("WGT004", "first loss above single tokens' entropy", start - (unigram or start)),
         step=steps_first(course),
     )
 
