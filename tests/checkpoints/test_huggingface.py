@@ -142,7 +142,7 @@ def test_a_directory_is_drawn_as_the_run_made_of_it(
     assert capsys.readouterr().out == drawn
 
 
-@pytest.mark.parametrize("verb", ["score", "explain", "evaluate", "generate"])
+@pytest.mark.parametrize("verb", ["score", "evaluate", "generate"])
 def test_an_encoder_predicts_no_token_from_those_before_it(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,14 @@ from pellucid.cli.main import parser
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to end it with")
 def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
     command = [sys.executable, "-m", "pellucid", "serve", str(trained), "--port", "0"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a suite that runs in the background hands on that Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     try:
         assert run.stdout is not None
         address = run.stdout.readline().strip()
