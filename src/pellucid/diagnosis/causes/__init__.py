@@ -7,6 +7,7 @@ is told in `pellucid.diagnosis.diagnose`.
 from pellucid.diagnosis.causes import (
     architecture,
     data,
+    decay,
     fit,
     numbers,
     objective,
@@ -24,6 +25,7 @@ CAUSES: tuple[Cause, ...] = (
     *starts.CAUSES,
     *rates.CAUSES,
     *optimiser.CAUSES,
+    *decay.CAUSES,
     *numbers.CAUSES,
     *objective.CAUSES,
     *data.CAUSES,

@@ -1,0 +1,79 @@
+"""Weight decay that takes too much, or what it should not.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.course import Course, clue
+from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.finding import limit
+
+#: Fewer looks at the weights are no course of them.
+_FEW = 4
+
+
+def heavy_decay(course: Course) -> Suspect | None:
+    """Weights that shrink, at a product of rate and decay that explains it."""
+    decay, rate = course.facts.weight_decay, course.rate
+    if not decay or not rate or rate * decay < limit("OPT010", "product"):
+        return None
+    shrunk = [
+        (id, last / first)
+        for id in ("weights.size", "embeddings.rms")
+        if (first := course.first(id)) and (last := course.last(id)) is not None
+    ]
+    least = min((ratio for _, ratio in shrunk), default=None)
+    if len(course.of("weights.size")) < _FEW and decay > limit("OPT010", "decay"):
+        return _capped(course, decay)
+    if least is None or least > limit("OPT010", "shrunk"):
+        return None
+    return Suspect(
+        code="OPT010",
+        likely=0.92,
+        what=f"Weights have shrunk to {least:.2g} of their size; decay takes {rate * decay:.1%} of "
+        "them in each update.",
+        clues=clue("OPT010", "learning rate x weight decay", rate * decay)
+        + tuple(
+            each for id, ratio in shrunk for each in clue("OPT010", f"{id}, of its first", ratio)
+        ),
+        where="optimiser.weight_decay",
+        step=None,
+    )
+
+
+def _capped(course: Course, decay: float) -> Suspect | None:
+    """Decay that leaves no weight room, where too little was seen to see weights shrink."""
+    if course.facts.optimiser not in ("Adam", "AdamW") or course.goes_well:
+        return None
+    return Suspect(
+        code="OPT010",
+        likely=0.85,
+        what=f"Weight decay is {decay:g}: under Adam no weight stays above 1 / {decay:g}.",
+        clues=clue("OPT010", "weight decay", decay),
+        where="optimiser.weight_decay",
+        step=None,
+    )
+
+
+def decayed_gains(course: Course) -> Suspect | None:
+    """Gains that fall while decay takes all parameters."""
+    low = course.last("norm.gain_low")
+    begun = course.first("norm.gain_low")
+    decay = (course.facts.weight_decay or 0) * sum(v for _, v in course.history.rates)
+    if course.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
+        return None
+    if low > limit("OPT011", "gain"):
+        return None
+    return Suspect(
+        code="OPT011",
+        likely=0.85,
+        what=f"The smallest gain of a norm went from {begun:.2g} to {low:.2g}; weight decay takes "
+        "gains too.",
+        clues=clue("OPT011", "norm.gain_low", low),
+        where=course.of("norm.gain_low")[-1].where,
+        step=course.of("norm.gain_low")[-1].step,
+    )
+
+
+CAUSES = (heavy_decay, decayed_gains)
