@@ -220,6 +220,7 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         "DAT011",
         but(losses=flat(0.05), signs={"loss.probe": (GUESSING, 0.05)}),
     ),
+    "degenerate texts": ("DAT012", but(signs={"batch.repetitive": (0.5, 0.5)})),
     "same batch": ("DAT001", but(signs={"batch.repeats": (0.0, 9.0)}, losses=flat(0.1))),
     "loss summed": ("LOS006", but(losses=tuple((n, 1024 * v) for n, v in curve(GUESSING, 2.5)))),
     "parts not divided": ("LOS007", but(losses=tuple((n, 4 * v) for n, v in curve(GUESSING, 2.5)))),
@@ -372,6 +373,14 @@ def test_what_cannot_be_told_apart_is_named() -> None:
     [finding] = diagnose(but(losses=SPIKE)())
     assert "cannot tell this from" in finding.cause
     assert "OPT008" in finding.cause
+
+
+def test_a_batch_that_is_worse_than_guessing_is_more_than_a_note() -> None:
+    small = tuple((n, v + (1.2 if n == 120 else 0.0)) for n, v in curve(GUESSING, 2.5))
+    [harmless] = diagnose(but(losses=small)())
+    [foreign] = diagnose(but(losses=SPIKE)())
+    assert (harmless.code, harmless.severity) == ("DAT008", "note")
+    assert (foreign.code, foreign.severity) == ("DAT008", "warn")
 
 
 def test_loss_far_above_guessing_at_first_is_no_sign_of_labels_not_moved() -> None:

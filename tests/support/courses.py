@@ -54,6 +54,7 @@ CALM: dict[str, tuple[float, float]] = {
     "gradient.cosine": (0.6, 0.1),
     "gradient.rms_t": (1.0, 1.5),
     "batch.repeats": (0.0, 0.0),
+    "batch.repetitive": (0.0, 0.0),
     "update.effective_step": (1.0, 0.25),
     "update.ratio": (0.002, 0.008),
     "update.ratio_low": (0.001, 0.004),

@@ -20,6 +20,9 @@ from pellucid.vitals.tape import Tape
 
 #: Tokens of the probe, about: one row at least, and four at most.
 _TOKENS, _ROWS = 512, 4
+#: Texts that say one thing again and again: after so many tokens at most, for more than this share
+#: of a row; shorter rows do not tell.
+_PERIODS, _MOST, _LONG = range(2, 9), 0.5, 32
 #: How models of transformers are named whose labels are their inputs, to be shifted by the model.
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
@@ -34,7 +37,8 @@ class Capture:
         #: whether the losses of an update's parts are shares that add up, and no means
         self.adds_up = False
         self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self._batch: Tensor | None = None
+        #: the ids of the latest call
+        self._ids: Tensor | None = None
         # a compiler that meets them lets them run as they are: they hold tensors of one batch alone
         left_alone: Any = cast("Any", torch.compiler).disable
         self._handles: list[Any] = [
@@ -65,30 +69,32 @@ class Capture:
         return lambda: logits_of(model(*args, **kwargs))
 
     def put(self, tape: Tape) -> None:
-        """Put a number that stands for the latest batch on the tape."""
-        if self._batch is not None:
-            tape.put("batch", self._batch)
+        """Put what is known of the latest batch on the tape: a number for it, and its repeats."""
+        if self._ids is None:
+            return
+        flat = self._ids.flatten().double()
+        places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
+        tape.put("batch", (flat * places).sum())  # another for other ids, but by chance
+        if self._ids.ndim == 2 and self._ids.shape[1] >= _LONG:
+            tape.put("batch.repetitive", repetitive(self._ids))
 
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module.training:
-            self._number((*args, *kwargs.values()))
+            self._see((*args, *kwargs.values()))
         if self._call is None and module.training:
             self._keep(args, kwargs)
 
     def _embedded(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._model.training:
-            self._number(args)
+            self._see(args)
         if self._call is None and self._model.training:
             self._keep(args[:1], {})
 
-    def _number(self, given: tuple[Any, ...]) -> None:
-        """One number for the ids of a call: another for other ids, but by chance."""
+    def _see(self, given: tuple[Any, ...]) -> None:
         ids = next((t for t in given if isinstance(t, Tensor) and t.ndim), None)
         if ids is None or ids.is_floating_point() or torch.compiler.is_compiling():
             return
-        flat = ids.detach().flatten().double()
-        places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
-        self._batch = (flat * places).sum()
+        self._ids = ids.detach()
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
@@ -130,6 +136,17 @@ class Capture:
         ahead = torch.full_like(labels, IGNORED)
         ahead[:, :-1] = labels[:, 1:]
         return ahead
+
+
+def repetitive(ids: Tensor) -> Tensor:
+    """The share of rows that are mostly one short piece of text, said again and again.
+
+    ids: (batch, time). A token counts where it is the one of 2 to 8 places before and not the one
+    just before: a row that is filled up with padding repeats itself too, and is no text.
+    """
+    apart = ids[:, 1:] != ids[:, :-1]
+    shares = [((ids[:, d:] == ids[:, :-d]) & apart[:, d - 1 :]).double().mean(1) for d in _PERIODS]
+    return (torch.stack(shares).amax(0) > _MOST).double().mean()
 
 
 def logits_of(made: Any) -> Tensor | None:

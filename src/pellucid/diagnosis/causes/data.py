@@ -93,14 +93,35 @@ def bad_batch(course: Course) -> Suspect | None:
     spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
     if not spikes or course.history.stopped is not None or not course.goes_well:
         return None
+    losses = dict(course.history.losses)
+    # a model that has learnt something guesses worse than at random only where text is no text
+    foreign = course.guessing is not None and losses[spikes[0]] > course.guessing
     return Suspect(
         code="DAT008",
-        likely=0.5,
-        what=f"The loss jumped at update {', '.join(map(str, spikes[:3]))} and came back.",
+        likely=0.7 if foreign else 0.5,
+        severity="warn" if foreign else None,
+        what=f"The loss jumped at update {', '.join(map(str, spikes[:3]))} and came back"
+        + ("; it was worse than guessing." if foreign else "."),
         clues=clue("DAT008", "jumps", len(spikes)),
         where=f"batch of update {spikes[0]}",
         step=spikes[0],
         rivals=("OPT008", "OPT005"),
+    )
+
+
+def degenerate(course: Course) -> Suspect | None:
+    """Rows that repeat a few tokens, in look after look."""
+    share = course.lasting("batch.repetitive", lambda v: v > limit("DAT012", "share"), n=2)
+    if share is None:
+        return None
+    return Suspect(
+        code="DAT012",
+        likely=0.9,
+        what=f"{share.value:.0%} of the rows at update {share.step} say a few tokens again and again.",
+        clues=clue("DAT012", "batch.repetitive", share.value),
+        where="texts",
+        step=share.step,
+        rivals=("DAT008", "FIT001"),
     )
 
 
@@ -133,4 +154,4 @@ def jumps(course: Course) -> list[tuple[int, float]]:
     return found
 
 
-CAUSES = (only_frequencies, too_good, same_batch, bad_batch, few_tokens)
+CAUSES = (only_frequencies, too_good, same_batch, bad_batch, degenerate, few_tokens)
