@@ -117,7 +117,7 @@ def degenerate(course: Course) -> Suspect | None:
     return Suspect(
         code="DAT012",
         likely=0.9,
-        what=f"{share.value:.0%} of the rows at update {share.step} say a few tokens again and again.",
+        what=f"{share.value:.0%} of the rows of update {share.step} repeat a few tokens.",
         clues=clue("DAT012", "batch.repetitive", share.value),
         where="texts",
         step=share.step,
