@@ -15,7 +15,7 @@ from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
 from pellucid.vitals.probe import Probe, undisturbed
-from pellucid.vitals.purse import Cost
+from pellucid.vitals.purse import MAX_OVERHEAD, Cost
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.seen import Seen
@@ -25,6 +25,7 @@ from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
 
 __all__ = [
+    "MAX_OVERHEAD",
     "Anatomy",
     "Baselines",
     "Bracketed",
