@@ -25,7 +25,8 @@ from pellucid.diagnosis import (
     without,
 )
 from pellucid.errors import ConfigError, PellucidError
-from support.faults import FAULTS, text
+from pellucid.model import assemble
+from support.faults import FAULTS, text, tiny
 
 OF_PROBES = {fault.code for fault in FAULTS.values()}
 PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
@@ -136,3 +137,23 @@ def test_every_limit_is_read_by_somebody() -> None:
     for code, told in register().items():
         for name in told.limits if code in OF_PROBES else ():
             assert f'"{name}"' in lines or f"'{name}'" in lines, f"{code}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("OPT01", "OPT010"), ("att007", "ATT007"), ("LSO002", "LOS002")]
+)
+def test_code_that_there_is_not_is_told_what_may_be_meant(said: str, meant: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"no finding has the code {said}; did you mean"
+    ) as refused:
+        without([], [said])
+    assert meant in str(refused.value)
+    assert len(str(refused.value)) < 160
+
+
+@pytest.mark.parametrize("ids", ["x", 3, [[1, 2]], {"input_ids": 1}])
+def test_data_that_are_no_tensors_are_refused(ids: Any) -> None:
+    with pytest.raises(PellucidError, match="tensors of whole numbers"):
+        check(assemble(tiny("nano"), seed=0), ids)
+    with pytest.raises(PellucidError, match="must be tensors"):
+        check(assemble(tiny("nano"), seed=0), torch.ones(1, 4, dtype=torch.long), ids)

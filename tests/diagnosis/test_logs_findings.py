@@ -263,3 +263,11 @@ def test_findings_of_a_log_say_when_and_nothing_where_no_update_is_meant(tmp_pat
     still = healthy()
     _stand(still)
     assert found(still, tmp_path)["LOG005"].step is None
+
+
+def test_a_loss_that_does_not_come_back_is_no_jump(tmp_path: Path) -> None:
+    made = healthy()
+    made.losses[90:] = [9.0 + i / 10 for i in range(30)]
+    assert {"LOG002"} <= set(found(made, tmp_path)) <= {"LOG002", "LOG010", "LOS007"}
+    made.losses[50] = 9.0
+    assert "at update " + str(made.steps[50]) in found(made, tmp_path)["LOG003"].what

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.diagnosis import check, undisturbed
+from pellucid.diagnosis.subject import Subject
 from pellucid.model import assemble
 from support.faults import mean_loss, next_tokens, text, tiny
 from support.models import BASE, build, with_stack
@@ -123,3 +124,36 @@ def test_weights_that_share_memory_share_it_within() -> None:
         model.a.data.zero_()
         assert not model.b.any()
     assert model.a.any()
+
+
+class Wrapper(nn.Module):
+    """One that gives what its model does not."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits that see no token but their own."""
+        return self.module(ids[:, :1])[:, 0, None].expand(-1, ids.shape[1], -1)
+
+
+def test_only_wrappers_that_change_nothing_are_taken_off() -> None:
+    model = assemble(tiny("nano"), seed=0)
+    wrapper = Wrapper(model)
+    assert Subject(wrapper).model is wrapper
+    assert Subject(cast("nn.Module", nn.DataParallel(model))).model is model
+
+
+def test_a_device_that_is_not_used_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def woken(*_: object) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", woken)
+    model = assemble(tiny("nano"), seed=0)
+    before = torch.get_rng_state()
+    with undisturbed(model):
+        torch.rand(3)
+    assert torch.equal(before, torch.get_rng_state())

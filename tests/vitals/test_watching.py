@@ -17,7 +17,7 @@ from pellucid.diagnosis import small_twin
 from pellucid.errors import ConfigError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
-from pellucid.vitals import Probe, Sign, Watch, rows, told, undisturbed, watch
+from pellucid.vitals import Probe, Sign, Watch, at_rest, rows, told, watch
 from support.foreign import VOCAB, Model, adam, bits, ids_of, loss_of, made
 
 
@@ -109,7 +109,7 @@ def test_no_hook_and_no_mode_is_left_behind() -> None:
 def test_a_look_restores_randomness_modes_and_buffers() -> None:
     model = made()
     before = torch.get_rng_state()
-    with undisturbed(model):
+    with at_rest(model):
         assert not model.training
         assert not torch.is_grad_enabled()
         torch.rand(5)

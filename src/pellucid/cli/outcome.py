@@ -118,8 +118,9 @@ def _cost(cost: tuple[float, float, int] | None) -> str:
     """What watching took, where that is known."""
     if cost is None or not cost[1]:
         return ""
-    seconds, training, looks = cost
-    return f"watching took {seconds:.2f} s, {seconds / training:.1%} of training, in {looks} looks"
+    from pellucid.vitals import Cost
+
+    return Cost(*cost).told()
 
 
 def _goes_on(run: Run) -> bool:

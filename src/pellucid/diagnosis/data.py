@@ -6,8 +6,9 @@ here and nowhere else. It does not know the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -53,7 +54,15 @@ def examples(
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
     """
-    batches = (ids,) if isinstance(ids, Tensor) else tuple(ids)
+    several = isinstance(ids, Iterable) and not isinstance(ids, Tensor | str)
+    batches = tuple(ids) if several else (cast("Tensor", ids),)
+    given: tuple[Any, ...] = batches if labels is None else (*batches, labels)
+    wrong = [each for each in given if not isinstance(each, Tensor)]
+    if wrong:
+        raise PellucidError(
+            "ids and labels must be tensors of whole numbers in (batch, time), ids also several "
+            f"of them: was {wrong[0]!r:.40}. Text is encoded by a tokenizer first"
+        )
     for each in batches:
         if each.ndim != 2 or each.is_floating_point() or not each.numel():
             raise PellucidError(

@@ -6,6 +6,7 @@ register (`codes.toml`) has for the code. It does not know how anything is measu
 
 from __future__ import annotations
 
+import difflib
 import json
 import textwrap
 import tomllib
@@ -156,12 +157,21 @@ def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding
     ignored = tuple(ignored)
     unknown = [code for code in ignored if code not in register()]
     if unknown:
+        near = dict.fromkeys(other for code in unknown for other in _alike(code))
+        hint = f"did you mean {', '.join(near)}? " if near else ""
         raise ConfigError(
-            f"no finding has the code {', '.join(unknown)}; codes are those of docs/diagnosis.md: "
-            f"{', '.join(register())}"
+            f"no finding has the code {', '.join(unknown)}; {hint}docs/diagnosis.md "
+            "lists all there are"
         )
     kept = [each for each in findings if each.code not in ignored]
     return sorted(kept, key=lambda each: -SEVERITIES.index(each.severity))
+
+
+def _alike(code: str) -> list[str]:
+    """Codes that may have been meant: it is their beginning, or nearly what they are."""
+    said = code.upper()
+    begun = [other for other in register() if said and other.startswith(said)]
+    return begun[:6] or difflib.get_close_matches(said, register(), n=3)
 
 
 def reaches(findings: Sequence[Finding], severity: Severity) -> bool:

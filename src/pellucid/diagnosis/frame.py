@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
-from pellucid.vitals import Anatomy, undisturbed
+from pellucid.vitals import Anatomy, at_rest
 
 _TIMES = 3.0
 
@@ -36,7 +36,7 @@ def frame_of(anatomy: Anatomy, call: Callable[[], Any]) -> Frame:
     for block in anatomy.blocks.values():
         handles += _silenced(block, ratios)
     try:
-        with undisturbed(anatomy.model):
+        with at_rest(anatomy.model):
             call()
     except Exception:
         # somebody's code may not bear such inputs: then nothing is known

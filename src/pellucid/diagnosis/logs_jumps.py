@@ -45,7 +45,10 @@ def _fall(log: Log) -> Iterable[Finding]:
 
 
 def _jumps(log: Log) -> Iterable[Finding]:
-    """Rows far above those before them; a jump that lasts is counted once."""
+    """Rows far above those before them, until the loss comes back; a jump that lasts counts once.
+
+    One that has not come back by the last row is the end of the curve, and is told as such.
+    """
     losses = log.losses
     window, least = round(limit("LOG003", "window")), 20
     numbers, high = values(losses), list[int]()
@@ -53,7 +56,8 @@ def _jumps(log: Log) -> Iterable[Finding]:
         before = numbers[max(0, i - window) : i]
         level = statistics.median(before[-least:])
         least_share, spreads = limit("LOG003", "share"), limit("LOG003", "sd")
-        if numbers[i] > level + max(least_share * level, spreads * noise(before)):
+        bar = level + max(least_share * level, spreads * noise(before))
+        if numbers[i] > bar and any(later <= bar for later in numbers[i + 1 :]):
             high.append(i)
     first = [i for n, i in enumerate(high) if n == 0 or i - high[n - 1] > 5]
     if not first:

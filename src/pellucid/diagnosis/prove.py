@@ -26,8 +26,7 @@ from pellucid.runs.load import read_config, read_plan
 from pellucid.runs.plan import check_plan
 from pellucid.runs.records import read_events
 from pellucid.runs.rewards import find_reward, same_reward
-from pellucid.training import restore_generators
-from pellucid.training.randomness import generator_states
+from pellucid.training import generator_states, restore_generators
 
 #: Far apart, so that no seed of a fork is that of a run nearby.
 _NEXT_SEED = 1_000_003

@@ -20,6 +20,7 @@ from pellucid.diagnosis.undisturbed import awaken, undisturbed
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.typed import named_modules
+from pellucid.vitals import unwrapped
 
 Family = Literal["pellucid", "hugging face", "other"]
 
@@ -50,7 +51,7 @@ class Subject:
     """
 
     def __init__(self, model: nn.Module, declared: Declared | None = None) -> None:
-        self.model = _unwrapped(model)
+        self.model = unwrapped(model)
         self.declared = declared or Declared()
         self.family: Family = _family(self.model)
         self._accepts = set(inspect.signature(self.model.forward).parameters)
@@ -242,14 +243,6 @@ class Subject:
             return True
         name = type(self.model).__name__.lower()
         return not any(word in name for word in _BOTH_WAYS)
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    for name in ("_orig_mod", "module"):
-        inner = getattr(model, name, None)
-        if isinstance(inner, nn.Module) and len(list(model.children())) == 1:
-            return _unwrapped(inner)
-    return model
 
 
 def _family(model: nn.Module) -> Family:

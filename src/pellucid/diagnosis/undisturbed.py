@@ -9,15 +9,14 @@ The module's own memory is never written to: parameters point at copies for as l
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pellucid.training import generator_states, restore_generators
 from pellucid.typed import named_modules
 
 #: Two names of one memory have to stay one.
@@ -41,7 +40,7 @@ def undisturbed(
     modes = [(module, module.training) for module in named_modules(model).values()]
     kept = _onto_copies(model, dtype)
     buffers = _copied_buffers(model, dtype)
-    generators = _generators()
+    generators = generator_states()
     counts = [parameter._version for parameter, _ in kept]
     try:
         cast("Any", torch).manual_seed(0)
@@ -61,7 +60,7 @@ def undisturbed(
             cast("Any", module)._buffers[name] = buffer
         for module, mode in modes:
             module.training = mode
-        _set_generators(generators)
+        restore_generators(*generators)
 
 
 def _onto_copies(model: nn.Module, dtype: torch.dtype | None) -> list[tuple[nn.Parameter, _Kept]]:
@@ -96,20 +95,6 @@ def _copy(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     if dtype is None or not tensor.is_floating_point():
         return tensor.clone()
     return tensor.to(dtype, copy=True)
-
-
-def _generators() -> tuple[Any, ...]:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    return random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
-
-
-def _set_generators(states: tuple[Any, ...]) -> None:
-    python, numpy, cpu, cuda = states
-    random.setstate(python)
-    np.random.set_state(numpy)
-    torch.set_rng_state(cpu)
-    if cuda is not None:
-        torch.cuda.set_rng_state_all(cuda)
 
 
 def each_weight(model: nn.Module) -> Generator[tuple[str, nn.Parameter]]:

@@ -22,7 +22,7 @@ from pellucid.training.events import (
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
-from pellucid.training.randomness import restore_generators
+from pellucid.training.randomness import generator_states, restore_generators
 from pellucid.training.step import Precision, accumulate, autocast, to_device
 from pellucid.training.watchers import Watcher
 
@@ -51,6 +51,7 @@ __all__ = [
     "accumulate",
     "autocast",
     "from_record",
+    "generator_states",
     "restore_generators",
     "to_device",
     "to_record",

@@ -27,9 +27,12 @@ def seed_step(seed: int, step: int) -> None:
 
 
 def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The states of torch's generators as tensors, of Python's and NumPy's as JSON."""
+    """The states of torch's generators as tensors, of Python's and NumPy's as JSON.
+
+    Those of a device that nothing has used yet are left out: asking would wake it.
+    """
     tensors = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         for index, state in enumerate(torch.cuda.get_rng_state_all()):
             tensors[f"cuda:{index}"] = state
     version, words, gauss = random.getstate()
@@ -43,9 +46,9 @@ def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
 def restore_generators(tensors: Mapping[str, Tensor], states: Mapping[str, Any]) -> None:
     """Bring back what `generator_states` gave."""
     torch.set_rng_state(tensors["cpu"])
-    for index in range(torch.cuda.device_count()):
-        if f"cuda:{index}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"cuda:{index}"], index)
+    for name, state in tensors.items():
+        if name.startswith("cuda:") and int(name[5:]) < torch.cuda.device_count():
+            torch.cuda.set_rng_state(state, int(name[5:]))
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, place, has_gauss, cached = states["numpy"]

@@ -1,6 +1,6 @@
 """A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
 
-from pellucid.vitals.anatomy import Anatomy
+from pellucid.vitals.anatomy import Anatomy, unwrapped
 from pellucid.vitals.attention import (
     Bracketed,
     Looks,
@@ -14,8 +14,8 @@ from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
-from pellucid.vitals.probe import Probe, undisturbed
-from pellucid.vitals.purse import Cost
+from pellucid.vitals.probe import Probe, at_rest
+from pellucid.vitals.purse import MAX_OVERHEAD, Cost
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.seen import Seen
@@ -25,6 +25,7 @@ from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
 
 __all__ = [
+    "MAX_OVERHEAD",
     "Anatomy",
     "Baselines",
     "Bracketed",
@@ -41,6 +42,7 @@ __all__ = [
     "Seen",
     "Sign",
     "Watch",
+    "at_rest",
     "baselines",
     "by_logsumexp",
     "by_rows",
@@ -53,7 +55,7 @@ __all__ = [
     "rows",
     "rules_of",
     "told",
-    "undisturbed",
+    "unwrapped",
     "watch",
     "watcher",
 ]

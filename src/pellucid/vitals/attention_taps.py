@@ -95,14 +95,15 @@ def _hooked(model: nn.Module, note: Note) -> Generator[None]:
             handle.remove()
 
 
+def _keeping(kept: dict[str, Tensor], what: str) -> Any:
+    def hook(module: nn.Module, given: Any, made: Tensor) -> None:
+        kept[what] = made
+
+    return hook
+
+
 def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
     kept: dict[str, Tensor] = {}
-
-    def keep(what: str) -> Any:
-        def hook(module: nn.Module, given: Any, made: Tensor) -> None:
-            kept[what] = made
-
-        return hook
 
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
         if len(kept) < 2:  # a layer whose forward was replaced: its scores are not known
@@ -116,8 +117,8 @@ def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
         note(name, by_rows(q, k, scored))
 
     return [
-        layer.query_norm.register_forward_hook(keep("query")),
-        layer.key_norm.register_forward_hook(keep("key")),
+        layer.query_norm.register_forward_hook(_keeping(kept, "query")),
+        layer.key_norm.register_forward_hook(_keeping(kept, "key")),
         layer.register_forward_hook(after),
     ]
 
@@ -138,12 +139,6 @@ def scored_by(
 def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
     kept: dict[str, Tensor] = {}
 
-    def keep(what: str) -> Any:
-        def hook(module: nn.Module, given: Any, made: Tensor) -> None:
-            kept[what] = made
-
-        return hook
-
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
         if len(kept) < 2:
             return
@@ -156,8 +151,8 @@ def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
         note(name, by_rows(q, k, scored))
 
     return [
-        layer.query.register_forward_hook(keep("query")),
-        layer.key.register_forward_hook(keep("key")),
+        layer.query.register_forward_hook(_keeping(kept, "query")),
+        layer.key.register_forward_hook(_keeping(kept, "key")),
         layer.register_forward_hook(after),
     ]
 

@@ -63,7 +63,7 @@ class Looking:
 
     def look(self, tape: Tape) -> Predicted | None:
         """Measure everything, onto the tape."""
-        with undisturbed(self._anatomy.model), ExitStack() as taps:
+        with at_rest(self._anatomy.model), ExitStack() as taps:
             if not self.called:
                 taps.callback(self._keep_called(self._anatomy.model))
             taps.enter_context(self._attention.on(tape))
@@ -98,7 +98,7 @@ class Looking:
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
     ) -> Predicted | None:
         """What the model predicts now, and nothing else; or another model, at the same places."""
-        with undisturbed(model or self._anatomy.model):
+        with at_rest(model or self._anatomy.model):
             logits = (call or self.probe.call)()
         return None if logits is None else self._predicted(logits)
 
@@ -126,7 +126,7 @@ def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Generator[None]:
+def at_rest(model: nn.Module) -> Generator[None]:
     """Within it the model is as for use, eager and without gradients; after it all is as before."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone(), _version(buffer)) for buffer in model.buffers()]

@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+#: The share of the training's time that watching may take, where nobody says another.
+MAX_OVERHEAD = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -28,36 +31,47 @@ class Cost:
         """Of the training's time, watching left out."""
         return self.seconds / self.training_seconds if self.training_seconds else 0.0
 
+    def told(self, bound: float | None = MAX_OVERHEAD) -> str:
+        """What it came to, in a line; and why, where that is more than `bound`."""
+        line = (
+            f"watching took {self.seconds:.2f} s, {self.share:.1%} of the training's time, in "
+            f"{self.looks} looks"
+        )
+        if bound is None or self.share <= bound:
+            return line
+        return (
+            f"{line}\n(more than {bound:.0%}: the first looks are on credit, and the run was short)"
+        )
+
 
 class Purse:
     """Filled by `share` of the time that passes; a look is paid for before the next one is made.
 
-    The first look is made on credit, and paid off before the second. With a `share` of None
+    The first look is made at once: nobody knows yet what it costs. With a `share` of None
     everything is paid for.
     """
 
     def __init__(self, share: float | None) -> None:
         self._share = share
         self._spent = 0.0
-        self._last = 0.0
+        #: what the last look cost, and the next one will, as far as is known
+        self.last = 0.0
         self.looks = 0
 
-    def pays(self, training_seconds: float, *, on_credit: bool = False) -> bool:
-        """Whether another look like the last one fits into what has been saved; then it begins.
+    def pays(self, training_seconds: float) -> bool:
+        """Whether another look like the last one fits into what so much training has saved."""
+        free = self._share is None or self.looks == 0
+        return free or self._spent + self.last <= (self._share or 0.0) * training_seconds
 
-        One `on_credit` always begins, and is paid off before the next.
-        """
-        first = self._share is None or self.looks == 0 or on_credit
-        if not first and self._spent + self._last > (self._share or 0.0) * training_seconds:
-            return False
+    def begin(self) -> None:
+        """A look begins."""
         self.looks += 1
-        self._last = 0.0
-        return True
+        self.last = 0.0
 
     def paid(self, seconds: float) -> None:
         """Take what a look cost, or a part of it."""
         self._spent += seconds
-        self._last += seconds
+        self.last += seconds
 
 
 class Clock:

@@ -23,6 +23,9 @@ EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
 _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
 #: After how many updates a sick reading is looked at again, and how often at most, on credit.
 _AGAIN_AFTER, _AGAIN = 3, 2
+#: A look may be on credit for as much as so many first updates will earn, or so many seconds if
+#: they are more: from then on watching has cost no more than its share.
+_UPDATES, _SECONDS = 100, 10.0
 
 
 class Rounds:
@@ -40,6 +43,8 @@ class Rounds:
             )
         self.clock = Clock()
         self._device = device
+        #: of the training's time, at most; None for no bound
+        self.share = max_overhead
         self._purses = {
             kind: Purse(None if max_overhead is None else max_overhead * _SHARES[kind])
             for kind in KINDS
@@ -48,25 +53,45 @@ class Rounds:
         self._now: frozenset[Kind] = frozenset()
         self._doubted: dict[Kind, int] = {}
         self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _AGAIN)
+        #: seconds of training at the first update, which also warms up; updates since
+        self._warm: float | None = None
+        self._since = 0
 
     def begin(self, step: int) -> None:
         """Choose what is looked at in this update: what is due, and can be paid for."""
         self.clock.settle()
         training = self.clock.training
+        self._since = 0 if self._warm is None else self._since + 1
+        self._warm = training if self._warm is None else self._warm
+        soon = self._soon(training)
         now: set[Kind] = set()
         for kind in KINDS:
-            if self._again(kind, step) and self._purses[kind].pays(training, on_credit=True):
+            if not self._fits({*now, kind}, soon):
+                continue
+            if self._again(kind, step):
                 now.add(kind)
             elif step >= self._next[kind] and self._purses[kind].pays(training):
                 now.add(kind)
                 self._credits[kind] = _AGAIN
                 self._next[kind] = _after(step, EVERY[kind])
+        for kind in now:
+            self._purses[kind].begin()
         self._now = frozenset(now)
+
+    def _soon(self, training: float) -> float:
+        """Seconds of training that credit is given for: those there were, or there will be soon."""
+        pace = (training - (self._warm or 0.0)) / self._since if self._since else 0.0
+        return max(training, _UPDATES * pace, _SECONDS)
+
+    def _fits(self, kinds: Iterable[Kind], training: float) -> bool:
+        """Whether all looks so far and these stay within their share of so much training."""
+        more = sum(self._purses[kind].last for kind in kinds)
+        return self.share is None or self.clock.watching + more <= self.share * training
 
     def doubt(self, signs: Iterable[str], step: int) -> None:
         """Look again soon after `step` at what was sick there, if it is so once more.
 
-        What that costs is paid off before the next look that is due, so the budget holds.
+        What that costs may be on credit, as far as a training's beginning will pay for it.
         """
         for kind in set[Kind | None](map(_kind_of, signs)):
             if kind is not None and self._credits[kind]:

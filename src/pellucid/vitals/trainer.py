@@ -23,6 +23,7 @@ from pellucid.objectives import DirectPreference, PolicyGradient
 from pellucid.training import Event, Job, Observer, Vitals, Watcher, events
 from pellucid.vitals.job_rows import Rows
 from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.purse import MAX_OVERHEAD
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watching import Watch
@@ -35,7 +36,7 @@ _KEPT = 8
 
 def watcher(
     *,
-    max_overhead: float | None = 0.02,
+    max_overhead: float | None = MAX_OVERHEAD,
     log: object = None,
     thresholds: str | Path | None = None,
 ) -> Watcher:

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from pellucid.vitals.probe import Probe
+from pellucid.vitals.purse import MAX_OVERHEAD
 from pellucid.vitals.updates import Optimisers
 from pellucid.vitals.watching import Watch
 
@@ -21,7 +22,7 @@ def watch(
     probe: Probe | None = None,
     reference: nn.Module | None = None,
     clip_norm: float | None = None,
-    max_overhead: float | None = 0.02,
+    max_overhead: float | None = MAX_OVERHEAD,
     log: object = None,
     thresholds: str | Path | None = None,
 ) -> Watch:
@@ -38,7 +39,8 @@ def watch(
         probe: fixed rows to look at the model through; by default the first batch's first rows.
         reference: a model that this one is not to leave; called as this one is.
         clip_norm: what gradients are clipped at, where they are.
-        max_overhead: of the training's time, at most; None for no bound.
+        max_overhead: of the training's time, at most, from its hundredth update or tenth second
+            on, whichever is later: until then looks may be on credit. None for no bound.
         log: where signs are written to: a path (.jsonl), a SummaryWriter, a wandb run, or a
             function of a dict and a step.
         thresholds: a TOML file laid over the package's own.

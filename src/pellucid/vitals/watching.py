@@ -189,13 +189,8 @@ class Watch:
 
     def report(self) -> str:
         """The five rows and the cost, as text."""
-        cost = self.cost
         lines = [told(row) for row in self.summary()]
-        lines.append(
-            f"watching took {cost.seconds:.2f} s, {cost.share:.1%} of the training's time, for "
-            f"{cost.looks} looks in {self.updates} updates"
-        )
-        return "\n".join(lines)
+        return "\n".join((*lines, self.cost.told(self._rounds.share)))
 
     def state_dict(self) -> dict[str, Any]:
         """The windows that words depend on, as plain values, for a training that is resumed."""
