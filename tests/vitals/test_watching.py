@@ -119,6 +119,15 @@ def test_a_look_restores_randomness_modes_and_buffers() -> None:
     assert float(model.calls) == 0
 
 
+def test_a_first_block_that_is_not_trained_is_no_vanished_gradient() -> None:
+    model = made()
+    model.layers[0].requires_grad_(False)
+    optimiser = adam(model)
+    with watch(model, optimiser, max_overhead=None) as w:
+        loop(model, optimiser, 3)
+    assert 0.1 < by_id(w)["gradient.depth_ratio"].value < 10
+
+
 def test_without_a_second_line_the_first_batch_is_the_probe() -> None:
     model = made()
     optimizer = adam(model)

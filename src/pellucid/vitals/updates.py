@@ -168,13 +168,16 @@ class Updates:
 
     def _profile(self, names: list[str], norms: Tensor, tape: Tape) -> None:
         blocks = tuple(self._anatomy.blocks)
-        if len(blocks) < 2 or all(depth is None for depth in self._depth.values()):
+        # a block that is not trained has no gradient to lose
+        trained = {depth for depth in self._depth.values() if depth is not None}
+        if len(trained) < 2:
             return
         which, depth = self._inside(names, norms.device)
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
         profile = squares.sqrt()
         tape.put("gradient.by_depth", profile, blocks)
-        tape.put("gradient.depth_ratio", profile[0] / profile[-1].clamp(min=1e-30))
+        first, last = profile[min(trained)], profile[max(trained)]
+        tape.put("gradient.depth_ratio", first / last.clamp(min=1e-30))
 
     def _inside(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
         """Which of these parameters lie in a block, and in which.

@@ -93,15 +93,16 @@ def bad_batch(course: Course) -> Suspect | None:
     spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
     if not spikes or course.history.stopped is not None or not course.goes_well:
         return None
-    losses = dict(course.history.losses)
-    # a model that has learnt something guesses worse than at random only where text is no text
-    foreign = course.guessing is not None and losses[spikes[0]] > course.guessing
+    after = [loss for step, loss in course.history.losses if step >= spikes[0]]
+    # a model that has learnt something guesses worse than at random only where text is no text;
+    # one such batch is harmless
+    foreign = course.guessing is not None and sum(v > course.guessing for v in after) >= 2
     return Suspect(
         code="DAT008",
         likely=0.7 if foreign else 0.5,
         severity="warn" if foreign else None,
         what=f"The loss jumped at update {', '.join(map(str, spikes[:3]))} and came back"
-        + ("; it was worse than guessing." if foreign else "."),
+        + ("; for some updates it was worse than guessing." if foreign else "."),
         clues=clue("DAT008", "jumps", len(spikes)),
         where=f"batch of update {spikes[0]}",
         step=spikes[0],
