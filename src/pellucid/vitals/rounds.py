@@ -25,7 +25,7 @@ _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
 _AGAIN_AFTER, _AGAIN = 3, 2
 #: A look may be on credit for as much as so many first updates will earn, or so many seconds if
 #: they are more: from then on watching has cost no more than its share.
-_UPDATES, _SECONDS = 100, 10.0
+_UPDATES, _SECONDS = 100, 20.0
 
 
 class Rounds:

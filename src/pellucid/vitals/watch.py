@@ -39,7 +39,7 @@ def watch(
         probe: fixed rows to look at the model through; by default the first batch's first rows.
         reference: a model that this one is not to leave; called as this one is.
         clip_norm: what gradients are clipped at, where they are.
-        max_overhead: of the training's time, at most, from its hundredth update or tenth second
+        max_overhead: of the training's time, at most, from its hundredth update or twentieth second
             on, whichever is later: until then looks may be on credit. None for no bound.
         log: where signs are written to: a path (.jsonl), a SummaryWriter, a wandb run, or a
             function of a dict and a step.
