@@ -375,10 +375,10 @@ def test_what_cannot_be_told_apart_is_named() -> None:
     assert "OPT008" in finding.cause
 
 
-def test_a_batch_that_is_worse_than_guessing_is_more_than_a_note() -> None:
-    small = tuple((n, v + (1.2 if n == 120 else 0.0)) for n, v in curve(GUESSING, 2.5))
-    [harmless] = diagnose(but(losses=small)())
-    [foreign] = diagnose(but(losses=SPIKE)())
+def test_batches_that_are_worse_than_guessing_are_more_than_a_note() -> None:
+    lasting = tuple((n, v + (3.0 if 120 <= n < 123 else 0.0)) for n, v in curve(GUESSING, 2.5))
+    [harmless] = diagnose(but(losses=SPIKE)())
+    [foreign] = diagnose(but(losses=lasting)())
     assert (harmless.code, harmless.severity) == ("DAT008", "note")
     assert (foreign.code, foreign.severity) == ("DAT008", "warn")
 
