@@ -15,7 +15,7 @@ from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Place
 
 #: What can be asked for.
-KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter")
+KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
 #: No sentence that a person types is longer; what is longer is refused before it is encoded.
 LONGEST_SENTENCE = 20_000
 #: A head is taken away or made to count up to so many times as much.
