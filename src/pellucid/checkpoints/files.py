@@ -117,6 +117,17 @@ def load_model_tensors(folder: Path) -> dict[str, Tensor]:
     return _load_tensors(folder / MODEL)
 
 
+def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
+    """Read the optimiser's memory alone, verified, and after how many updates it was.
+
+    Raises:
+        CheckpointError: as `verify`.
+    """
+    verify(folder)
+    step = int(_read_json(folder / STATE)["progress"]["step"])
+    return _load_tensors(folder / OPTIMISER), step
+
+
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name, copied to the CPU."""
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -31,6 +31,13 @@ _ABOUT: dict[str, tuple[str, ...]] = {
     "lens": ("token",),
     "probabilities": ("token",),
     "loss": ("token",),
+    "backward": ("token",),
+    "head-gradient": ("token", "feature"),
+    "gradients": ("layer", "token", "feature"),
+    "rules": ("layer", "head", "token", "other", "feature"),
+    "nudge": ("layer",),
+    "update": ("layer",),
+    "after-update": ("token",),
 }
 
 

@@ -40,6 +40,16 @@ def add_to(verbs: Any) -> None:
         text = f"{what}, counted from 0 (-1 is the last)"
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
     parser.add_argument(
+        "--weight",
+        metavar="NAME",
+        default="",
+        help="the weight that is nudged and updated, such as feed_forward.up.weight of the layer, "
+        "or token_embedding.weight",
+    )
+    for name in ("row", "column"):
+        text = f"its {name}, counted from 0"
+        parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=text)
+    parser.add_argument(
         "--stack",
         choices=("decoder", "encoder"),
         default="decoder",
@@ -113,6 +123,9 @@ def _place(arguments: argparse.Namespace) -> Place:
         feature=arguments.feature,
         stack=arguments.stack,
         cross=arguments.cross,
+        weight=arguments.weight,
+        row=arguments.row,
+        column=arguments.column,
     )
 
 

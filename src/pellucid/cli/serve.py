@@ -118,6 +118,9 @@ _CALLED = {
     "l": "layer",
     "h": "head",
     "f": "feature",
+    "w": "weight",
+    "r": "row",
+    "c": "column",
 }
 
 

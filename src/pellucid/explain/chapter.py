@@ -19,6 +19,10 @@ class Place:
 
     Negative numbers count from the end. `cross` means the decoder's attention to an encoder: the
     key is then a token of the source.
+
+    `weight` is a parameter by its name, in the chosen layer ("attention.query.weight") or in the
+    model ("token_embedding.weight"); where it is empty, the layer's first matrix. `row` and
+    `column` are one number of it.
     """
 
     token: int = -1
@@ -28,6 +32,9 @@ class Place:
     feature: int = 0
     stack: Literal["decoder", "encoder"] = "decoder"
     cross: bool = False
+    weight: str = ""
+    row: int = 0
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,16 @@ def of(trace: Trace, address: str) -> Tensor | None:
         case "surprisal":
             return F.cross_entropy(wide(trace["logits"][:-1]), trace.ids[1:], reduction="none")
         case _:
-            return F.cross_entropy(wide(trace["logits"][:-1]), trace.ids[1:])
+            return loss_of(trace["logits"], trace.ids)
+
+
+def loss_of(logits: Tensor, ids: Tensor) -> Tensor:
+    """The mean of -log p of each token that came, in nats; `logits` (time, vocab), `ids` (time,).
+
+    Source:
+        Bengio et al. 2003, "A Neural Probabilistic Language Model", section 2.
+    """
+    return F.cross_entropy(wide(logits[:-1]), ids[1:])
 
 
 def wide(x: Tensor) -> Tensor:

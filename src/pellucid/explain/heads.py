@@ -59,6 +59,28 @@ def weights(look: Look, head: int) -> Tensor:
     return weights_of(made, scoring, _seen(look))[0, 0]
 
 
+def back(look: Look, head: int, arriving: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of a head's weights and of its scores, each (queries, keys).
+
+    `arriving`: (queries, d_value), of what the head found. A fused kernel forms no weights; they
+    are formed here by the functions that explicit attention is made of, and torch goes back
+    through them.
+    """
+    scoring = _scoring(look, head)
+    with torch.enable_grad():
+        q, k, v = (x.detach() for x in (_q(look, head), key_of(look, head), value_of(look, head)))
+        bias = _bias(look, head, scoring)
+        made = scores_of(q, k, scoring, None if bias is None else bias.detach())
+        made = made.detach().requires_grad_()
+        weights = weights_of(made, scoring, _seen(look))
+        mixed = weights.to(v.dtype) @ v
+        mixed = look.positions.add_values(mixed, weights, look.view)
+        of_weights, of_scores = torch.autograd.grad(
+            mixed, [weights, made], arriving[None, None].to(mixed.dtype)
+        )
+    return of_weights[0, 0], of_scores[0, 0]
+
+
 def key_of(look: Look, head: int) -> Tensor:
     """(1, 1, time, d_head): the keys of the group that a head belongs to."""
     group = head * look.k.shape[1] // look.n_heads

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from pellucid.explain.passage import StackPass
 from pellucid.model import (
     CrossAttention,
+    Encoded,
     LinearAttention,
     MultiHeadAttention,
     NeuralMemory,
@@ -74,6 +75,8 @@ class Look:
     out: Tensor
     positions: Positions
     view: View
+    #: the same beside each other, as that product was given it: (1, time, heads * features)
+    joined: Tensor
     #: before positions turned them, where they do
     q_plain: Tensor | None = None
     k_plain: Tensor | None = None
@@ -150,6 +153,17 @@ class _HeardCache(NoCache):
 @torch.no_grad()
 def opened(passed: StackPass, layer: int) -> Heard:
     """The block at a depth, run again on the state that entered it; heads as `scaled` has them."""
+    return heard(passed, layer, passed.states[layer], passed.encoded)
+
+
+def heard(
+    passed: StackPass, layer: int, state: Tensor, encoded: Encoded | None, *, apart: bool = False
+) -> Heard:
+    """The block at a depth, run on a state, with everything in it heard.
+
+    With `apart`, what a part is given is a tensor of its own, equal to what it was made of: the
+    gradient that comes back to it is what the part passes back, and not what bypasses it.
+    """
     block = passed.stack.blocks[layer]
     heard = Heard()
     positions, cache = _HeardPositions(passed.positions), _HeardCache()
@@ -157,14 +171,18 @@ def opened(passed: StackPass, layer: int) -> Heard:
         for name in PARTS:
             part = _part(block, name)
             if part is not None:
+                if apart:
+                    hooks.enter_context(part.register_forward_pre_hook(_set_apart))
                 _hear(hooks, part, name, heard.tensors)
         within = _within(hooks, block)
-        made = _with_heard_sums(block, heard)(
-            passed.states[layer], positions, passed.seen, cache, passed.encoded
-        )
+        made = _with_heard_sums(block, heard)(state, positions, passed.seen, cache, encoded)
     heard.tensors["made"] = made
     _keep_looks(heard, block, passed, _Notes(positions, cache, within))
     return heard
+
+
+def _set_apart(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    return given[0].view_as(given[0]), *given[1:]
 
 
 def _part(block: nn.Module, name: str) -> nn.Module | None:
@@ -233,6 +251,7 @@ def _keep_looks(heard: Heard, block: nn.Module, passed: StackPass, notes: _Notes
             out=split_heads(notes.within["cross_attention.output.in"], crossed.n_heads),
             positions=NoPositions(),
             view=View(start=0, causal=False),
+            joined=notes.within["cross_attention.output.in"],
         )
 
 
@@ -250,6 +269,7 @@ def _own(
         out=split_heads(within["attention.output.in"], layer.n_heads),
         positions=passed.positions,
         view=passed.seen,
+        joined=within["attention.output.in"],
     )
     if turns:
         look.q_plain, look.k_plain = notes.positions.plain[:2]

@@ -6,7 +6,10 @@ addresses and words that belong to it; or a refusal that says what there is.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
+
+from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import letter_of
@@ -99,6 +102,59 @@ def settled(trace: Trace, place: Place) -> Chosen:
         other=place.other % keys,
         feature=place.feature % width,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenWeight:
+    """One number of one parameter; a vector has no column."""
+
+    name: str
+    row: int
+    column: int | None
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Where it stands in the parameter."""
+        return (self.row,) if self.column is None else (self.row, self.column)
+
+    def at(self, what: str = "") -> str:
+        """Its address, or that of what belongs to it: .grad, .m, .v, .next."""
+        return f"{self.name}{what}[{', '.join(map(str, self.index))}]"
+
+
+def weight_at(trace: Trace, place: Place) -> ChosenWeight:
+    """The weight that a place names, held against a trace.
+
+    Raises:
+        PellucidError: there is no such parameter, row or column; says what there is.
+    """
+    chosen = settled(trace, place)
+    named = dict(trace.model.named_parameters())
+    inside = f"{chosen.side}.blocks.{chosen.layer}."
+    here = [name.removeprefix(inside) for name in named if name.startswith(inside)]
+    if place.weight:
+        name = inside + place.weight if place.weight in here else place.weight
+    else:
+        name = inside + next((each for each in here if _is_moved(named[inside + each])), here[0])
+    if name not in named:
+        near = difflib.get_close_matches(place.weight, [*here, *named], n=3)
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise PellucidError(
+            f"there is no weight {place.weight!r}: {hint}layer {chosen.layer} has {', '.join(here)}"
+        )
+    shape = tuple(named[name].shape)
+    if len(shape) not in (1, 2):
+        raise PellucidError(f"{name} is no matrix and no vector: its shape is {shape}")
+    _within(place.row, shape[0], f"row {place.row} of {name}", "rows")
+    if len(shape) == 1:
+        _within(place.column, 1, f"column {place.column} of {name}", "columns")
+        return ChosenWeight(name=name, row=place.row % shape[0], column=None)
+    _within(place.column, shape[1], f"column {place.column} of {name}", "columns")
+    return ChosenWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
+
+
+def _is_moved(parameter: nn.Parameter) -> bool:
+    return parameter.ndim == 2 and parameter.requires_grad
 
 
 def _within(number: int, count: int, called: str, many: str) -> None:

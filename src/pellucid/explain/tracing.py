@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import ends, heads
+from pellucid.explain import ends, heads, updating
 from pellucid.explain.addresses import (
     Address,
     Shape,
@@ -33,6 +33,7 @@ from pellucid.explain.addresses import (
     refuse_unknown,
     weight,
 )
+from pellucid.explain.gradients import Gradients
 from pellucid.explain.listening import Heard, Look, opened
 from pellucid.explain.passage import (
     ONE_AT_A_TIME,
@@ -45,6 +46,7 @@ from pellucid.explain.passage import (
     scaled,
 )
 from pellucid.explain.sentence import Sentence, Spelling
+from pellucid.explain.stretches import Watch
 from pellucid.model import Positions, Transformer
 from pellucid.runs import Run
 
@@ -84,6 +86,7 @@ class Trace:
             self.scales,
         )
         self._open: OrderedDict[tuple[Side, int], Heard] = OrderedDict()
+        self._back: Gradients | None = None
 
     @property
     def side(self) -> Side:
@@ -176,6 +179,10 @@ class Trace:
             place = parsed(name)
             found = self._whole(name) if place is None else self._within(place)
             found = weight(self.model, name) if found is None else found
+        if found is None and (Gradients.may_hold(name) or updating.may_hold(name)):
+            found = updating.of(self, name) if updating.may_hold(name) else self.backward().of(name)
+            if found is None:
+                raise refuse_unknown(address, updating.addresses(self))
         if found is None:
             raise refuse_unknown(address, self.addresses())
         try:
@@ -200,6 +207,23 @@ class Trace:
             )
             found[f"{at}final_norm"] = (time, width)
         return found | ends.shapes(self)
+
+    def backward(self, watch: Watch = lambda done, total: None) -> Gradients:
+        """The gradient of the sentence's loss, by address: layer by layer, once.
+
+        `watch` is told how many stretches of the way back are done, and how many there are.
+
+        Raises:
+            PellucidError: the model has no loss to go back from; says why.
+        """
+        if self._back is None:
+            self._back = Gradients(self, watch)
+        return self._back
+
+    @property
+    def went_back(self) -> bool:
+        """Whether `backward` was there already."""
+        return self._back is not None
 
     def with_heads(self, scales: Mapping[Any, float]) -> Trace:
         """The same sentence, some heads counting as much as is said: 0 takes one away.

@@ -15,12 +15,13 @@ from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Place
 
 #: What can be asked for.
-KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter")
+KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
 #: No sentence that a person types is longer; what is longer is refused before it is encoded.
 LONGEST_SENTENCE = 20_000
 #: A head is taken away or made to count up to so many times as much.
 LARGEST_SCALE = 4.0
 _MOST_SCALES = 64
+_LONGEST_NAME = 300
 _LAST = Place()
 
 
@@ -136,8 +137,12 @@ def _place(said: object) -> Place:
     cross = table.get("cross", False)
     if not isinstance(cross, bool):
         raise AskError("cross is true or false: load the page again")
-    numbers = {name: _whole(table, name) for name in table if name not in ("stack", "cross")}
-    return Place(**numbers, stack=cast("Any", stack), cross=cross)
+    weight = _text(table, "weight", "")
+    if len(weight) > _LONGEST_NAME:
+        raise AskError("the weight has too long a name: choose one from the list")
+    words = ("stack", "cross", "weight")
+    numbers = {name: _whole(table, name) for name in table if name not in words}
+    return Place(**numbers, stack=cast("Any", stack), cross=cross, weight=weight)
 
 
 def _table(said: object, called: str) -> Mapping[str, object]:

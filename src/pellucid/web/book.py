@@ -20,7 +20,15 @@ class AllChapters:
     def contents(self, read: Trace, versus: Trace | None) -> Sequence[Heading]:
         """All there are, in the order of the story."""
         return [
-            Heading(id=entry.id, number=number, part=entry.part, title=entry.title)
+            Heading(
+                id=entry.id,
+                number=number,
+                part=entry.part,
+                title=entry.title,
+                walks=entry.walks,
+                once=entry.once,
+                axes=entry.axes,
+            )
             for number, entry in enumerate(CHAPTERS, 1)
         ]
 

@@ -184,6 +184,8 @@ def _held(
 
     keep("runs", {**runs, "runs": listed, "sentence": reading.sentence, "place": asdict(chosen)})
     keep("overview", seen)
+    if seen["backward"]["there"]:
+        keep("backward", session.get(Ask(kind="backward", reading=reading)))
     for token in range(len(seen["ids"])):
         ask = Ask(kind="prediction", reading=reading, place=Place(token=token))
         keep(f"prediction {token}", session.get(ask))
@@ -199,11 +201,12 @@ def _held(
     total = len(seen["contents"]) * len(places)
     for number, heading in enumerate(seen["contents"]):
         found: dict[Place, Any] = {}
-        for count, place in enumerate(places):
+        for count, place in enumerate(places[:1] if heading["once"] else places):
             watch(number * len(places) + count, total)
             ask = Ask(kind="chapter", reading=reading, chapter=heading["id"], place=place)
             found[place] = session.get(ask)
-        axes[heading["id"]] = _telling(found)
+        told = {*_telling(found), *heading["axes"]}
+        axes[heading["id"]] = [axis for axis in _AXES if axis in told]
         for place, body in found.items():
             keep(_key(heading["id"], place, axes[heading["id"]]), body)
     return {"answers": answers, "bodies": bodies, "axes": axes}

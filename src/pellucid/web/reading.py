@@ -16,7 +16,9 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter import Chapter, Place
+from pellucid.explain.gradients import is_large
 from pellucid.explain.passage import Side
+from pellucid.explain.stretches import Watch
 from pellucid.runs import Run
 from pellucid.web.asks import Scale
 from pellucid.web.told import Heading, Told
@@ -100,6 +102,36 @@ class Traced:
         if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
             return f"#{token_id}"
         return spelling.piece(token_id)
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether there is a loss to go back from."""
+        return "loss" in self.trace.addresses()
+
+    @property
+    def large(self) -> bool:
+        """Whether going back takes more than a moment."""
+        return is_large(self.trace)
+
+    @property
+    def went_back(self) -> bool:
+        """Whether that was done already."""
+        return self.trace.went_back
+
+    def go_back(self, watch: Watch) -> None:
+        """Through all layers; `watch` is told how many steps are done, and how many there are."""
+        self.trace.backward(watch)
+
+    def gradients(self, stack: str) -> Sequence[float]:
+        """The lengths of what reaches the stream before each layer and at last."""
+        back = self.trace.backward()
+        return [float(grad.double().norm()) for grad in back.stream(cast("Side", stack))]
+
+    def parameters(self) -> Mapping[str, Sequence[int]]:
+        """Shapes of all weights with a gradient, by name."""
+        there = self.trace.backward().norms
+        named = self.trace.model.named_parameters()
+        return {name: tuple(weight.shape) for name, weight in named if name in there}
 
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""

@@ -20,7 +20,7 @@ from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
 from pellucid.web.shelf import Shelf
 from pellucid.web.stopping import stoppable
 from pellucid.web.told import Opener, Told
-from pellucid.web.views import overview, prediction, thumbnails_of
+from pellucid.web.views import backward, overview, prediction, thumbnails_of
 
 #: How many sentences are kept, each with its layers' states.
 KEPT = 8
@@ -36,6 +36,7 @@ class Session:
         self._open, self._kept, self.sentence = opener, kept, sentence
         self._read: OrderedDict[Any, Told] = OrderedDict()
         self._lock = threading.Lock()
+        self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
         # one at a time: hooks on a model hear whoever runs it
         self._working = threading.Lock()
 
@@ -47,6 +48,9 @@ class Session:
         """
         if ask.kind == "runs":
             return {"version": __version__, "sentence": self.sentence, "runs": self.shelf.listed()}
+        if ask.kind == "progress":
+            done, total = self._progress.get((ask.read, ask.scales), (0, 0))
+            return {"done": done, "of": total}
         run = self.shelf.load(ask.read.run, ask.read.checkpoint)
         with self._working, stoppable(run.model):
             told = self._told(ask)
@@ -54,6 +58,8 @@ class Session:
                 return overview(told) | {"about": self.shelf.about(run)}
             if ask.kind == "prediction":
                 return prediction(told, ask.place.token, self._base(ask))
+            if ask.kind == "backward":
+                return self._backward(told, ask)
             self._look_for(told, ask)
             if ask.kind == "thumbnails":
                 place = ask.place
@@ -85,6 +91,19 @@ class Session:
         run = self.shelf.load(reading.run, reading.checkpoint)
         with self._lock:
             self._read[reading, str(run.checkpoint), (), None] = told
+
+    def _backward(self, told: Told, ask: Ask) -> Plain:
+        """Back through all layers; how far it is can be asked meanwhile."""
+        key = (ask.read, ask.scales)
+
+        def watch(done: int, total: int) -> None:
+            self._progress[key] = (done, total)
+
+        try:
+            told.go_back(watch)
+            return backward(told)
+        finally:
+            self._progress.pop(key, None)
 
     def _chapter(self, told: Told, ask: Ask) -> Plain:
         names = [heading.id for heading in told.contents()]

@@ -5,7 +5,7 @@ Comes in: nothing. Goes out: types. They say what is asked, not how it is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,12 @@ class Heading:
     number: int
     part: str
     title: str
+    #: takes the way back through all layers
+    walks: bool = False
+    #: a file holds it at one place alone
+    once: bool = False
+    #: what of a place it is about, where that cannot be seen from a few places
+    axes: tuple[str, ...] = ()
 
 
 class Told(Protocol):
@@ -71,6 +77,33 @@ class Told(Protocol):
 
     def text_of(self, token_id: int) -> str:
         """A token of the vocabulary as text."""
+        ...
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether there is a loss to go back from."""
+        ...
+
+    @property
+    def large(self) -> bool:
+        """Whether going back takes more than a moment."""
+        ...
+
+    @property
+    def went_back(self) -> bool:
+        """Whether that was done already."""
+        ...
+
+    def go_back(self, watch: Callable[[int, int], None]) -> None:
+        """Through all layers; `watch` is told how many steps are done, and how many there are."""
+        ...
+
+    def gradients(self, stack: str) -> Sequence[float]:
+        """The lengths of what reaches the stream before each layer and at last."""
+        ...
+
+    def parameters(self) -> Mapping[str, Sequence[int]]:
+        """Shapes of all weights with a gradient, by name."""
         ...
 
     def contents(self) -> Sequence[Heading]:

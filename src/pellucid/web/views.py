@@ -47,9 +47,26 @@ def overview(told: Told) -> Plain:
         "stacks": stacks,
         "surprisals": list(told.surprisals()),
         "contents": [
-            {"id": h.id, "number": h.number, "part": h.part, "title": h.title}
+            {
+                "id": h.id,
+                "number": h.number,
+                "part": h.part,
+                "title": h.title,
+                "walks": h.walks,
+                "once": h.once,
+                "axes": list(h.axes),
+            }
             for h in told.contents()
         ],
+        "backward": {"there": told.has_loss, "large": told.large, "done": told.went_back},
+    }
+
+
+def backward(told: Told) -> Plain:
+    """How long the gradients are that reach each layer, and the weights there are to choose."""
+    return {
+        "stacks": {name: list(told.gradients(name)) for name in told.heads},
+        "weights": [[name, *shape] for name, shape in told.parameters().items()],
     }
 
 

@@ -19,8 +19,9 @@ _ROWS = 24
 def build(trace: Trace, place: Place) -> Chapter:
     """Surprisal under each word, the loss, and what guessing would cost."""
     chosen = settled(trace, place)
-    if "loss" not in trace.addresses():
-        return _none(trace)
+    why = no_loss(trace)
+    if why is not None:
+        return Chapter(id="loss", number=13, part="forward", title="Loss", sentence=why)
     costs: list[float] = to_list(trace["surprisal"].double())
     pieces = trace.pieces(trace.side)
     loss, vocab = float(trace["loss"]), trace.model.head_weight.shape[0]
@@ -64,16 +65,17 @@ def _perplexity(loss: float) -> str:
     return f"{math.exp(loss):,.1f}" if loss < 700 else "more than can be counted"
 
 
-def _none(trace: Trace) -> Chapter:
+def no_loss(trace: Trace) -> str | None:
+    """Why no token of a trace has a cost; None where they have."""
+    if "loss" in trace.addresses():
+        return None
     if trace.model.classifier is not None:
-        why = "This model names the class of a text: no token of it is predicted."
-    elif not trace.model.has_head:
-        why = "This model has no head: it gives no token a probability, so none has a cost."
-    elif trace.model.decoder is None:
-        why = (
+        return "This model names the class of a text: no token of it is predicted."
+    if not trace.model.has_head:
+        return "This model has no head: it gives no token a probability, so none has a cost."
+    if trace.model.decoder is None:
+        return (
             "An encoder sees every token at once and predicts none from those before it: it is "
             "asked for masked words alone, and what the sentence hides there is not known."
         )
-    else:
-        why = "One token alone predicts nothing that came: write another."
-    return Chapter(id="loss", number=13, part="forward", title="Loss", sentence=why)
+    return "One token alone predicts nothing that came: write another."

@@ -68,7 +68,6 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 def _taken_apart(trace: Trace, chosen: Chosen, word: int, how: str) -> tuple[Bars, Receipt]:
     found = contributions(trace, chosen.token, word)
-    logit = float(trace.logits_at(chosen.token)[word])
     cap = trace.model.soft_cap
     bars = Bars(
         title=f"what each part adds to the logit of {piece(trace, word)}, {how}",
@@ -90,7 +89,6 @@ def _taken_apart(trace: Trace, chosen: Chosen, word: int, how: str) -> tuple[Bar
         expression=made,
         address=at("logits", chosen.token, word),
         source=source_of(contributions, "found = ["),
-        model=logit,
     )
 
 

@@ -13,33 +13,50 @@ from dataclasses import dataclass, replace
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Chapter, Part, Place
 from pellucid.explain.chapters import (
+    after_update,
+    backward,
     embedding,
     feed_forward,
+    gradients,
+    head_gradient,
     heads,
     lens,
     loss,
     norm,
+    nudge,
     positions,
     probabilities,
     qkv,
     residual,
+    rules,
     scores,
     softmax,
     tokens,
+    update,
 )
 from pellucid.explain.tracing import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A chapter: its name, its title and part of the story, what it is about, what builds it."""
+    """A chapter: its name, its title and part of the story, what it is about, what builds it.
+
+    `walks` says that it takes the way back through all layers, which of a large model is done when
+    it is asked for. `once` says that a file holds it at one place alone, and `axes` what of a place
+    it is about where that cannot be seen from a few places.
+    """
 
     id: str
     title: str
     part: Part
     about: str
     build: Callable[[Trace, Place], Chapter]
+    walks: bool = False
+    once: bool = False
+    axes: tuple[str, ...] = ()
 
+
+_WEIGHT = ("weight", "row", "column")
 
 CHAPTERS: tuple[Entry, ...] = (
     Entry("tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build),
@@ -89,6 +106,66 @@ CHAPTERS: tuple[Entry, ...] = (
         probabilities.build,
     ),
     Entry("loss", "Loss", "forward", "what each token cost", loss.build),
+    Entry(
+        "backward",
+        "Backward",
+        "backward",
+        "p - y: where every gradient begins",
+        backward.build,
+    ),
+    Entry(
+        "head-gradient",
+        "The head's gradient",
+        "backward",
+        "the head's own gradient, and both ways of a tied table",
+        head_gradient.build,
+        walks=True,
+    ),
+    Entry(
+        "gradients",
+        "Gradients",
+        "backward",
+        "how far the loss reaches back, by layer and matrix",
+        gradients.build,
+        walks=True,
+    ),
+    Entry(
+        "rules",
+        "Local rules",
+        "backward",
+        "how a gradient passes a softmax, a sum, a norm",
+        rules.build,
+        walks=True,
+    ),
+    Entry(
+        "nudge",
+        "Nudge",
+        "backward",
+        "a weight moved a little: is its gradient true?",
+        nudge.build,
+        walks=True,
+        once=True,
+        axes=("stack", "layer", *_WEIGHT),
+    ),
+    Entry(
+        "update",
+        "Update",
+        "update",
+        "AdamW on one weight, number by number",
+        update.build,
+        walks=True,
+        axes=_WEIGHT,
+    ),
+    Entry(
+        "after-update",
+        "After the step",
+        "update",
+        "one step on a copy, and the sentence again",
+        after_update.build,
+        walks=True,
+        once=True,
+        axes=("stack", "token"),
+    ),
 )
 
 

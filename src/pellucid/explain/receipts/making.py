@@ -40,10 +40,15 @@ def receipt(
     address: str,
     source: str,
     model: float | None = None,
+    least: float = 1.0,
 ) -> Receipt:
-    """The number at an address (or `model`, where it has none) beside its formula."""
+    """The number at an address (or `model`, where it has none) beside its formula.
+
+    Sums below `least` are judged as if they were that large. Gradients are small, and are judged
+    by their own size: `least` is 0 for them.
+    """
     found = float(trace[address]) if model is None else model
-    scale = max(1.0, magnitude(expression)) / max(1.0, abs(found))
+    scale = max(least, magnitude(expression)) / max(1.0, abs(found))
     return Receipt(
         title=title,
         formula=formula,

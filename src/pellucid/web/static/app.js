@@ -8,7 +8,8 @@ import { ask, cancelAll, isFile, place, question, waiting } from "./asking.js";
 import { header } from "./header.js";
 import { field, tokens } from "./sentence.js";
 import { rail } from "./rail.js";
-import { chapter, strip } from "./chapters.js";
+import { chapter, kept, strip } from "./chapters.js";
+import { back, isBack, isKept, settleBack } from "./backward.js";
 import { forgetDrawn, glance, prediction } from "./prediction.js";
 import { listen } from "./keys.js";
 import { t } from "./messages.js";
@@ -56,7 +57,8 @@ function look() {
   settle(seenAs);
   const at = place();
   get(question("prediction", { place: { token: at.token } }), "prediction", predicted);
-  if (state.chapter()) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
+  settleBack(seenAs);
+  if (state.chapter() && !isKept(seenAs, state.chapter())) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
 }
 
 /** What was chosen for another sentence or model may not be there in this one. @param {any} seenAs */
@@ -118,12 +120,16 @@ async function start() {
   effect(read);
   effect(look);
   effect(() => overview() && (isDark(), tokens(row, overview())));
-  effect(() => overview() && (isDark(), rail(home("rail"), overview())));
+  effect(() => overview() && (isDark(), rail(home("rail"), overview(), isBack() ? back() : null)));
   effect(() => overview() && strip(home("chapters"), overview()));
   effect(() => predicted() && (forgetDrawn(), state.temperature(), state.k(), state.p()));
   effect(() => predicted() && overview.peek() && prediction(home("prediction"), predicted(), overview.peek()));
   effect(() => predicted() && overview.peek() && glance(home("glance"), predicted(), overview.peek()));
-  effect(() => opened() && overview.peek() && (isDark(), chapter(home("focus"), opened(), overview.peek())));
+  effect(() => {
+    const seenAs = overview();
+    if (seenAs && isKept(seenAs, state.chapter())) kept(home("focus"), seenAs);
+    else if (opened() && seenAs) isDark(), chapter(home("focus"), opened(), overview.peek());
+  });
   listen(() => overview.peek());
 }
 

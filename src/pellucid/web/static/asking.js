@@ -23,6 +23,7 @@ export function place() {
   return {
     token: state.token(), other: state.other(), layer: state.layer(), head: state.head(),
     feature: state.feature(), stack: state.stack(), cross: state.cross() === 1,
+    weight: state.weight(), row: state.row(), column: state.column(),
   };
 }
 
@@ -54,7 +55,7 @@ export async function ask(asked, topic) {
     });
     const answer = await response.json();
     if ("error" in answer) throw new Error(answer.error);
-    if (asked.kind !== "runs") remember(key, answer);
+    if (asked.kind !== "runs" && asked.kind !== "progress") remember(key, answer);
     return answer;
   } catch (error) {
     if (stop.signal.aborted) return null;
@@ -64,6 +65,11 @@ export async function ask(asked, topic) {
     waiting.set(waiting.peek() - 1);
     if (open.get(topic) === stop) open.delete(topic);
   }
+}
+
+/** Takes back the open question of a topic. @param {string} topic */
+export function cancel(topic) {
+  open.get(topic)?.abort();
 }
 
 /** Takes back every open question. */
@@ -89,7 +95,7 @@ async function fromFile(asked) {
 /** How a file calls a question: by what matters to its answer, as `onefile.py` has it.
  * @param {any} asked @param {Record<string, string[]>} axes */
 function keyOf({ kind, chapter, place: at }, axes) {
-  if (kind === "runs" || kind === "overview") return kind;
+  if (kind === "runs" || kind === "overview" || kind === "backward") return kind;
   if (kind === "prediction") return `prediction ${at.token}`;
   if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.layer}`;
   return [chapter, ...axes[chapter].map((axis) => `${axis}=${at[axis]}`)].join(" ");

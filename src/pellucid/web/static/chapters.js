@@ -1,6 +1,7 @@
 // The story: the strip of chapters, and the one that is open, at three altitudes.
 
 import { announce, fill, h, seen } from "./dom.js";
+import { gate, weightPicker } from "./backward.js";
 import { pictures } from "./pictures.js";
 import { receipt } from "./receipt.js";
 import { headName, state } from "./state.js";
@@ -58,6 +59,7 @@ export function chapter(home, said, seenAs) {
       h("p", { class: "eyebrow" }, h("span", { text: t(`part-${said.part}`) }), h("span", { translate: "no", text: where }), crossing(seenAs)),
       h("h1", {}, h("span", { class: "number", said: said.number }), h("span", { said: said.title })),
       h("p", { class: "lead", said: said.sentence }),
+      weightPicker(seenAs, said.id),
     ),
     pictures(said.pictures, seenAs.pieces),
     said.receipts.length > 0 &&
@@ -72,6 +74,21 @@ export function chapter(home, said, seenAs) {
   );
   if (shown !== said.id) announce(`${said.number} ${said.title}. ${said.sentence}`);
   shown = said.id;
+}
+
+/** A chapter that nobody has asked for yet: it would take the way back through a large model.
+ * @param {Element} home @param {any} seenAs the overview */
+export function kept(home, seenAs) {
+  const heading = seenAs.contents.find((/** @type {any} */ each) => each.id === state.chapter());
+  const asked = h("section", { class: "gate" });
+  fill(
+    home,
+    h("header", {}, h("p", { class: "eyebrow", text: t(`part-${heading.part}`) }), h("h1", {}, h("span", { class: "number", said: heading.number }), h("span", { said: heading.title }))),
+    asked,
+    turning(seenAs),
+  );
+  gate(asked);
+  shown = "";
 }
 
 /** In a decoder that looks at an encoder: at which text a head looks. @param {any} seenAs */

@@ -21,7 +21,9 @@ export function listen(overview) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const target = /** @type {HTMLElement} */ (event.target);
-    if (target.closest("input, select, textarea, dialog[open], summary, .scroll")) return;
+    // a dialog that was just closed may hold the focus for a moment more
+    const gone = target.closest("dialog:not([open])");
+    if (!gone && target.closest("input, select, textarea, dialog[open], summary, .scroll")) return;
     if (!on.peek() && event.key !== "?") return;
     const seenAs = overview();
     if (event.key === "?") help();

@@ -36,6 +36,8 @@ export const messages = {
 
   "layers": "Layers and heads",
   "layers-hint": "What each head looks at. The bar: the length of the residual stream.",
+  "layers-hint-back": "What each head looks at. The bars: from the left the length of the residual stream, from the right that of its gradient.",
+  "gradient": "gradient length {norm}",
   "decoder": "decoder",
   "encoder": "encoder",
   "layer": "Layer {n}",
@@ -57,6 +59,14 @@ export const messages = {
   "looks-at-own": "looks at its own text; show the encoder's",
   "looks-across": "looks at the encoder's text; show its own",
   "where": "{head}, token {token}",
+
+  "back-large": "This model is large: going back through all of its layers takes a while, and is done when you ask for it.",
+  "back-go": "Go back through all layers",
+  "back-how-far": "How far the way back is",
+  "back-layers": "{done} of {of} steps",
+  "weight": "Weight",
+  "weight-row": "row",
+  "weight-column": "column",
 
   "receipt": "Receipts",
   "receipt-hint": "Recomputed by this page, from the operands it was sent, in float64.",

@@ -6,35 +6,44 @@ import { ask, bytes, question } from "./asking.js";
 import { choose, headName, scaleOf, state } from "./state.js";
 import { t } from "./messages.js";
 
-/** @param {Element} home @param {any} seenAs the overview */
-export function rail(home, seenAs) {
+/** @param {Element} home @param {any} seenAs the overview @param {any} back what came back, or null */
+export function rail(home, seenAs, back) {
   const many = seenAs.stacks.length > 1;
   fill(
     home,
     h("h2", { text: t("layers") }),
-    h("p", { class: "soft", text: t("layers-hint") }),
+    h("p", { class: "soft", text: t(back ? "layers-hint-back" : "layers-hint") }),
     seenAs.stacks.map((/** @type {any} */ stack) => [
       many && h("h3", { text: t(stack.name) }),
       h(
         "div", { role: "grid", class: "layers", "aria-label": many ? t(stack.name) : t("layers"), onkeydown: (/** @type {KeyboardEvent} */ event) => walk(event, seenAs) },
-        stack.layers.map((/** @type {any} */ layer, /** @type {number} */ n) => row(stack, layer, n)),
+        stack.layers.map((/** @type {any} */ layer, /** @type {number} */ n) => row(stack, layer, n, back?.stacks[stack.name])),
       ),
     ]),
   );
 }
 
-/** @param {any} stack @param {any} layer @param {number} n */
-function row(stack, layer, n) {
+/** @param {any} stack @param {any} layer @param {number} n
+ * @param {number[] | undefined} grads how long the gradients are before each layer and at last */
+function row(stack, layer, n, grads) {
   const here = state.stack() === stack.name && state.layer() === n;
   const most = Math.max(...stack.norms);
   const heads = Array.from({ length: Math.max(1, layer.heads) }, (_, head) => thumbnail(stack, layer, n, head));
   const norm = stack.norms[n + 1];
   const bar = svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "norm", "aria-hidden": "true" }, svg("rect", { width: (norm / most) * 100, height: 4 }));
+  const told = [t("norm", { norm: digits(norm, 3) })];
+  if (grads) told.push(t("gradient", { norm: digits(grads[n + 1], 3) }));
   return h(
     "div", { role: "row", class: `layer${here ? " chosen" : ""}` },
-    h("span", { role: "rowheader", class: "name", title: t("norm", { norm: digits(norm, 3) }), "aria-label": `${t("layer", { n })}, ${t("norm", { norm: digits(norm, 3) })}` }, h("b", { said: `${stack.name === "encoder" ? "E" : "L"}${n}` }), bar),
+    h("span", { role: "rowheader", class: "name", title: told.join(", "), "aria-label": [t("layer", { n }), ...told].join(", ") }, h("b", { said: `${stack.name === "encoder" ? "E" : "L"}${n}` }), bar, grads && backwards(grads[n + 1], Math.max(...grads))),
     h("span", { class: `heads${layer.heads > 8 ? " many" : ""}`, role: "presentation" }, heads),
   );
+}
+
+/** A bar from the right to the left, as the gradient comes. @param {number} norm @param {number} most */
+function backwards(norm, most) {
+  const width = most > 0 ? (norm / most) * 100 : 0;
+  return svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "norm gradient", "aria-hidden": "true", "data-gradient": norm }, svg("rect", { x: 100 - width, width, height: 4 }));
 }
 
 /** @param {any} stack @param {any} layer @param {number} n @param {number} head */

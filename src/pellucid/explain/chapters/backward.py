@@ -1,0 +1,101 @@
+"""Backward: what was said minus what came. Where every gradient begins.
+
+Comes in: a trace, a token. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain.chapter import Bars, Chapter, Part, Place, Tokens
+from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zero_sum_receipt
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+_MOST = 11
+_HEADINGS: dict[str, tuple[int, Part, str]] = {
+    "backward": (14, "backward", "Backward"),
+    "head-gradient": (15, "backward", "The head's gradient"),
+    "gradients": (16, "backward", "Gradients"),
+    "rules": (17, "backward", "Local rules"),
+    "nudge": (18, "backward", "Nudge"),
+    "update": (19, "update", "Update"),
+    "after-update": (20, "update", "After the step"),
+}
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """p - y at the chosen token: the word that came is pulled up, each other pushed down."""
+    chosen = settled(trace, place)
+    why = no_loss(trace)
+    if why is not None:
+        return nothing("backward", why)
+    token = priced(trace, chosen)
+    came = int(trace.ids[token + 1])
+    error = trace["error"][token].double()
+    order: list[int] = to_list(error.abs().argsort(descending=True, stable=True)[:_MOST])
+    words = [came, *(word for word in order if word != came)][:_MOST]
+    likeliest = next((word for word in words if word != came), came)
+    rest = float(error.sum() - error[words].sum()) if len(words) < len(error) else None
+    pieces = trace.pieces(trace.side)
+    return Chapter(
+        id="backward",
+        number=14,
+        part="backward",
+        title="Backward",
+        sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, came)}, with a probability of "
+        f"{1 + float(error[came]):.4f}. Its logit should rise, by the {-float(error[came]):.4f} "
+        f"that it lacks to 1; each other should fall by what it was given. All of it sums to 0.",
+        pictures=(
+            Bars(
+                title=f"p - y after {pieces[token]!r} ({token}), what came first",
+                names=tuple(piece(trace, word) for word in words),
+                values=tuple(to_list(error[words])),
+                unit="p - y",
+                rest=rest,
+            ),
+            Tokens(
+                title="p - y of the word that came, at each place",
+                pieces=pieces[1:],
+                ids=tuple(to_list(trace.ids[1:])),
+                values=tuple(
+                    float(row[int(word)])
+                    for row, word in zip(trace["error"], trace.ids[1:], strict=True)
+                ),
+                unit="p - y",
+            ),
+        ),
+        receipts=(
+            error_receipt(trace, token, came),
+            error_receipt(trace, token, likeliest),
+            zero_sum_receipt(trace, token),
+            mean_receipt(trace, token, came),
+        ),
+        notes=(
+            f"the loss is a mean over {len(trace.ids) - 1} tokens, so each place counts that much "
+            "less: the gradient of a logit is (p - y) / n",
+            *(
+                ("behind the last token nothing is known to have come: this is the one before",)
+                if token != chosen.token
+                else ()
+            ),
+        ),
+    )
+
+
+def priced(trace: Trace, chosen: Chosen) -> int:
+    """The chosen token, or the last whose next one came."""
+    return min(chosen.token if chosen.side == trace.side else 0, len(trace.ids) - 2)
+
+
+def nothing(name: str, why: str) -> Chapter:
+    """A chapter of the way back, for a trace without a loss."""
+    number, part, title = _HEADINGS[name]
+    return Chapter(
+        id=name,
+        number=number,
+        part=part,
+        title=title,
+        sentence=f"There is no loss to go back from. {why}",
+    )

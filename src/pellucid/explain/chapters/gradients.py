@@ -1,0 +1,104 @@
+"""Gradients: how far the loss reaches back, through every layer and every matrix.
+
+Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain.addresses import letter_of
+from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.chapters.backward import nothing
+from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts.gradients import (
+    length_receipt,
+    norm_receipt_of_all,
+    split_receipt,
+)
+from pellucid.explain.tracing import Trace
+from pellucid.explain.writing import why_not
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The stream's gradients from the loss to the embedding; the matrices of the chosen layer."""
+    chosen = settled(trace, place)
+    why = no_loss(trace)
+    if why is not None:
+        return nothing("gradients", why)
+    back = trace.backward()
+    lengths = stream_norms(trace)
+    first, last = lengths[0][1], lengths[-1][1]
+    receipts: list[Receipt] = [length_receipt(trace, chosen)]
+    if back.norms:
+        receipts.append(norm_receipt_of_all(trace))
+    split = split_receipt(trace, chosen)
+    if split is not None:
+        receipts.append(split)
+    told = why_not(trace, chosen.side)
+    frozen = [name for name in dict(trace.model.named_parameters()) if name not in back.norms]
+    return Chapter(
+        id="gradients",
+        number=16,
+        part="backward",
+        title="Gradients",
+        sentence=f"The same layers from the end to the beginning: what reaches the last state has "
+        f"a length of {first:.4g}, what reaches the first {last:.4g}. {_said(first, last)}",
+        pictures=(
+            Bars(
+                title="length of dL/dh, from the loss back to the embedding",
+                names=tuple(name for name, _ in lengths),
+                values=tuple(length for _, length in lengths),
+                unit="‖dL/dh‖",
+            ),
+            _table(trace, chosen),
+        ),
+        receipts=tuple(receipts),
+        notes=(
+            "the model is gone through in evaluation mode, as the forward chapters are: without "
+            "dropout",
+            *((f"the gradient does not simply pass by here: {told}",) if told else ()),
+            *((f"frozen or not used, and without a gradient: {len(frozen)}",) if frozen else ()),
+        ),
+    )
+
+
+def stream_norms(trace: Trace) -> list[tuple[str, float]]:
+    """Each state's address and the length of what reaches it, from the loss to the ids."""
+    back = trace.backward()
+    return [
+        (f"{letter_of(side)}{place}.residual", float(grad.double().norm()))
+        for side in reversed(trace.sides)
+        for place, grad in reversed(list(enumerate(back.stream(side))))
+    ]
+
+
+def _said(first: float, last: float) -> str:
+    if not first or not last:
+        return "Nothing comes back."
+    share = last / first
+    if share < 0.01:
+        return "It vanishes on the way: the first layers hardly learn from this sentence."
+    if share > 100:
+        return "It grows on the way: a step that suits the last layer is too large for the first."
+    return "Every layer can learn from it."
+
+
+def _table(trace: Trace, chosen: Chosen) -> Table:
+    """The chosen layer's parameters, and those before and behind all layers."""
+    back = trace.backward()
+    inside = f"{chosen.side}.blocks.{chosen.layer}."
+    names = [name for name in back.norms if ".blocks." not in name or name.startswith(inside)]
+    names.sort(key=lambda name: not name.startswith(inside))
+    return Table(
+        title=f"gradients of the weights of {chosen.layer_name}, then of both ends",
+        columns=("weight", "‖g‖", "‖w‖", "‖g‖ / ‖w‖"),
+        rows=tuple(
+            (
+                name.removeprefix(inside),
+                back.norms[name],
+                back.sizes[name],
+                back.norms[name] / back.sizes[name] if back.sizes[name] else "w is 0",
+            )
+            for name in names
+        ),
+    )

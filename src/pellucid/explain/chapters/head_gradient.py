@@ -1,0 +1,89 @@
+"""The head's gradient: one number of the matrix that made the logits; with both ways where tied.
+
+Comes in: a trace, a token, a feature. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
+from pellucid.explain.chapters.backward import nothing, priced
+from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.places import settled
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+_PLACES = 16
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """dW = (p - y) x^T / n, for the word that came and the chosen feature."""
+    chosen = settled(trace, place)
+    why = no_loss(trace)
+    if why is not None:
+        return nothing("head-gradient", why)
+    token, feature = priced(trace, chosen), chosen.feature
+    came, own = int(trace.ids[token + 1]), int(trace.ids[token])
+    tied = trace.model.head is None
+    weight = trace.model.head_weight
+    if not weight.requires_grad:
+        return nothing("head-gradient", "The matrix of the head is frozen: nothing moves it.")
+    receipts: list[Receipt] = [head_receipt(trace, came, feature)]
+    pictures: list[Picture] = [_terms(trace, came, feature)]
+    if tied:
+        receipts += [input_receipt(trace, own, feature), both_receipt(trace, own, feature)]
+        pictures.append(_ways(trace, (came, own), feature))
+    return Chapter(
+        id="head-gradient",
+        number=15,
+        part="backward",
+        title="The head's gradient",
+        sentence=f"The row of {piece(trace, came)} in the head is pulled towards what the model "
+        f"had in mind where {piece(trace, came)} came, and pushed away wherever it was expected "
+        f"in vain: feature {feature} of the row by the sum of p - y times feature {feature}, over "
+        f"all places.",
+        pictures=tuple(pictures),
+        receipts=tuple(receipts),
+        notes=(
+            (
+                "this table is the embedding too (tied): its gradient is the sum of both ways, so "
+                "(p - y) x / n alone is not what .grad holds; they differ in the rows of the "
+                "tokens that were read, and in no other",
+            )
+            if tied
+            else ("the embedding is another matrix here: nothing else reaches the head",)
+        ),
+    )
+
+
+def _terms(trace: Trace, word: int, feature: int) -> Bars:
+    """What each place adds to the sum, the largest first."""
+    error = trace["error"][:, word].double()
+    read = trace["hidden"][:-1, feature].double()
+    slope = 1.0
+    if trace.model.soft_cap is not None:
+        slope = 1 - (trace["logits"][:-1, word].double() / trace.model.soft_cap) ** 2
+    parts = error * slope * read / len(error)
+    order = parts.abs().argsort(descending=True, stable=True)[:_PLACES]
+    pieces = trace.pieces(trace.side)
+    return Bars(
+        title=f"what each place adds to dW[{word}, {feature}], the row of {piece(trace, word)}",
+        names=tuple(f"{pieces[place]!r} ({place})" for place in to_list(order)),
+        values=tuple(to_list(parts[order])),
+        unit="(p - y) x / n",
+        rest=float(parts.sum() - parts[order].sum()) if len(parts) > _PLACES else None,
+    )
+
+
+def _ways(trace: Trace, words: tuple[int, ...], feature: int) -> Table:
+    name = "token_embedding.weight.grad"
+    whole, head, given = trace[name], trace[f"{name}.head"], trace[f"{name}.input"]
+    return Table(
+        title=f"the two ways to the tied table, feature {feature}",
+        columns=("row", "as the head", "as the input", "both"),
+        rows=tuple(
+            (piece(trace, word), *(float(part[word, feature]) for part in (head, given, whole)))
+            for word in dict.fromkeys(words)
+        ),
+    )

@@ -1,0 +1,287 @@
+"""Receipts of the way back: p - y, a row of the head, any weight of a linear layer, lengths.
+
+Comes in: a trace, a place. Goes out: receipts of torch's own gradients, made of the operands alone:
+what came back to a layer, and what it had been given.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pellucid.explain import ends
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.expressions import Expression, Number
+from pellucid.explain.places import Chosen, ChosenWeight
+from pellucid.explain.receipts.ends import piece, probability_receipt
+from pellucid.explain.receipts.making import (
+    WRITTEN_OUT,
+    added,
+    apply,
+    at,
+    constant,
+    number,
+    product,
+    receipt,
+    row,
+    source_of,
+    summed,
+    total,
+    vector,
+)
+from pellucid.explain.stretches import back
+from pellucid.explain.tracing import Trace
+from pellucid.explain.writing import sums
+from pellucid.maths.cross_entropy import cross_entropy_grad
+from pellucid.model import MultiHeadAttention, Transformer
+from pellucid.typed import to_list
+
+#: Where torch goes back: the number that each receipt here is held against.
+AUTOGRAD = source_of(back, "torch.autograd.grad(")
+#: Linear layers of a block: what they are given and what they make, by the name of the weight.
+_GIVEN_AND_MADE = {
+    "attention.query": ("attention.in", "attention.query"),
+    "attention.key": ("attention.in", "attention.key"),
+    "attention.value": ("attention.in", "attention.value"),
+    "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
+    "feed_forward.up": ("feed_forward.in", "feed_forward.up"),
+    "feed_forward.gate": ("feed_forward.in", "feed_forward.gate"),
+    "feed_forward.down": ("feed_forward.units", "feed_forward"),
+}
+
+
+def error_receipt(trace: Trace, token: int, word: int) -> Receipt:
+    """p - y of one word: its share, less 1 if it is the one that came."""
+    share = probability_receipt(trace, token, word).expression
+    came = int(trace.ids[token + 1]) == word
+    return receipt(
+        trace,
+        title=f"p - y of {piece(trace, word)} after token {token}",
+        formula=f"exp(z - max) / Σ exp(z - max) - {int(came)}",
+        expression=apply("sub", share, constant(float(came), "y")),
+        address=at("error", token, word),
+        source=source_of(cross_entropy_grad, "return softmax(logits) * scale - y"),
+    )
+
+
+def zero_sum_receipt(trace: Trace, token: int) -> Receipt:
+    """All p - y of a place together: shares sum to 1, and so does what came."""
+    return receipt(
+        trace,
+        title=f"all p - y after token {token} together",
+        formula="Σ (p - y)",
+        expression=summed(vector(trace, at("error", token), "p - y")),
+        address=at("error", token),
+        source=source_of(cross_entropy_grad, "return softmax(logits) * scale - y"),
+        model=float(trace[at("error", token)].double().sum()),
+    )
+
+
+def mean_receipt(trace: Trace, token: int, word: int) -> Receipt:
+    """dL/dlogit: p - y, divided by how many tokens the loss is the mean of."""
+    n = constant(len(trace.ids) - 1, "n")
+    return receipt(
+        trace,
+        title=f"gradient of the logit of {piece(trace, word)} after token {token}",
+        formula="(p - y) / n",
+        expression=apply("div", number(trace, at("error", token, word), "p - y"), n),
+        address=at("logits.grad", token, word),
+        source=source_of(ends.loss_of, "return F.cross_entropy("),
+        least=0.0,
+    )
+
+
+def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
+    """dW[i, j] = sum_t (p - y)[t, i] x[t, j] / n: of the head, or of a tied table as the head."""
+    tied = trace.model.head is None
+    stands = "token_embedding.weight.grad.head" if tied else "head.weight.grad"
+    errors = vector(trace, f"error[:, {word}]", f"(p - y)[:, {word}]")
+    read = vector(trace, f"hidden[:-1, {feature}]", f"x[:, {feature}]")
+    n = constant(len(errors.values), "n")
+    cap = trace.model.soft_cap
+    formula = f"Σ (p - y)[t, {word}] x[t, {feature}] / n"
+    made = product(errors, read)
+    if cap is not None:
+        formula = f"Σ (p - y)[t, {word}] (1 - (z[t] / cap)²) x[t, {feature}] / n"
+        made = _capped(trace, word, feature, cap)
+    return receipt(
+        trace,
+        title=f"dW[{word}, {feature}]: the head's row of {piece(trace, word)}"
+        + (", as the head" if tied else ""),
+        formula=formula,
+        expression=apply("div", made, n),
+        address=at(stands, word, feature),
+        source=source_of(Transformer.logits, "F.linear(hidden"),
+        least=0.0,
+    )
+
+
+def _capped(trace: Trace, word: int, feature: int, cap: float) -> Expression:
+    """The same sum behind a cap, whose slope is 1 - (z / cap)^2."""
+
+    def term(place: int) -> Expression:
+        z = number(trace, at("logits", place, word), f"z{place}")
+        share = apply("div", z, constant(cap, "cap"))
+        slope = apply("sub", constant(1.0), apply("mul", share, share))
+        error = number(trace, at("error", place, word), "p - y")
+        read = number(trace, at("hidden", place, feature), "x")
+        return apply("mul", apply("mul", error, slope), read)
+
+    from pellucid.explain.expressions import value
+
+    count = len(trace.ids) - 1
+    written = [term(place) for place in range(min(count, WRITTEN_OUT))]
+    return total(written, [value(term(place)) for place in range(WRITTEN_OUT, count)])
+
+
+def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
+    """dE[i, j] as the input: what came back to each place where the word stands, together."""
+    terms: list[Expression] = []
+    for side in trace.sides:
+        begins = "" if side == trace.side else "encoder."
+        for place in to_list((trace.passed(side).ids[0] == word).nonzero().flatten()):
+            terms.append(number(trace, at(f"{begins}embedding.grad", place, feature), f"d{place}"))
+    made: Expression = apply("sum", *terms) if terms else constant(0.0, "it stands nowhere")
+    formula = f"Σ dL/de[t, {feature}] where it stands" if terms else "0: it stands nowhere"
+    scale = trace.model.embedding_scale
+    if scale != 1.0:
+        made, formula = apply("mul", made, constant(scale, "√d_model")), f"{formula} × √d_model"
+    return receipt(
+        trace,
+        title=f"dE[{word}, {feature}]: the row of {piece(trace, word)}, as the input",
+        formula=formula,
+        expression=made,
+        address=at("token_embedding.weight.grad.input", word, feature),
+        source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
+        least=0.0,
+    )
+
+
+def both_receipt(trace: Trace, word: int, feature: int) -> Receipt:
+    """A tied table is reached by two ways, and its gradient is their sum."""
+    name = "token_embedding.weight.grad"
+    return receipt(
+        trace,
+        title=f"the row of {piece(trace, word)}, by both ways",
+        formula="as the head + as the input",
+        expression=apply(
+            "add",
+            number(trace, at(f"{name}.head", word, feature), "as the head"),
+            number(trace, at(f"{name}.input", word, feature), "as the input"),
+        ),
+        address=at(name, word, feature),
+        source=AUTOGRAD,
+        least=0.0,
+    )
+
+
+def weight_gradient_receipt(trace: Trace, chosen: Chosen, weight: ChosenWeight) -> Receipt | None:
+    """dW[i, j] = sum_t delta[t, i] x[t, j]; db[i] = sum_t delta[t, i]. None for other parameters.
+
+    delta is what came back to what the layer made, x what it was given.
+    """
+    layer, _, kind = weight.name.rpartition(".")
+    found = _given_and_made(trace, chosen, layer, weight.column)
+    if found is None or kind not in ("weight", "bias"):
+        return None
+    given, made = found
+    delta = vector(trace, f"{made}.grad[:, {weight.row}]", f"δ[:, {weight.row}]")
+    if weight.column is None:
+        formula, expression = f"Σ δ[t, {weight.row}]", summed(delta)
+    else:
+        x = vector(trace, given, f"x[:, {weight.column}]")
+        formula = f"Σ δ[t, {weight.row}] x[t, {weight.column}]"
+        expression = product(delta, x)
+    return receipt(
+        trace,
+        title=f"gradient of {weight.at()}",
+        formula=formula,
+        expression=expression,
+        address=weight.at(".grad"),
+        source=AUTOGRAD,
+        least=0.0,
+    )
+
+
+def _given_and_made(
+    trace: Trace, chosen: Chosen, layer: str, column: int | None
+) -> tuple[str, str] | None:
+    """The address of the column that a linear layer was given, and of what it made."""
+    inside = f"{chosen.side}.blocks.{chosen.layer}."
+    here, letter = layer.removeprefix(inside), chosen.layer_name
+    if not layer.startswith(inside) or type(trace.model.get_submodule(layer)) is not torch.nn.Linear:
+        return None
+    if here == "attention.output":
+        attention = trace.model.get_submodule(f"{inside}attention")
+        if not isinstance(attention, MultiHeadAttention):
+            return None
+        width = attention.output.in_features // attention.n_heads
+        head, feature = divmod(column or 0, width)
+        return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
+    found = _GIVEN_AND_MADE.get(here)
+    if found is None or f"{letter}.{found[1]}" not in trace.addresses():
+        return None
+    return f"{letter}.{found[0]}[:, {column}]", f"{letter}.{found[1]}"
+
+
+def length_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+    """How long the gradient is that reaches a token's state."""
+    address = at(f"{chosen.layer_name}.residual.grad", chosen.token)
+    parts = vector(trace, address, "g")
+    return receipt(
+        trace,
+        title=f"length of what reaches {chosen.query(trace)} before layer {chosen.layer}",
+        formula="√(Σ g²)",
+        expression=apply("sqrt", product(parts, parts)),
+        address=address,
+        source=AUTOGRAD,
+        model=float(trace[address].double().norm()),
+        least=0.0,
+    )
+
+
+def norm_receipt_of_all(trace: Trace) -> Receipt:
+    """The length of all gradients together, which clipping looks at."""
+    norms = torch.tensor(list(trace.backward().norms.values()), dtype=torch.float64)
+    lengths = row(norms, "lengths")
+    return receipt(
+        trace,
+        title="all gradients together",
+        formula="√(Σ ‖g‖²) over all parameters",
+        expression=apply("sqrt", product(lengths, lengths)),
+        address="grad_norm",
+        source=AUTOGRAD,
+        least=0.0,
+    )
+
+
+def split_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
+    """Before a sum the gradient is that behind it, undivided, and what the sublayer passes back.
+
+    None where the layer's rule does not add, or adds both sublayers at once.
+    """
+    found = sums(trace, chosen.side, chosen.layer)
+    if not found or len(found[0].written) > 1:
+        return None
+    first, layer = found[0], chosen.layer_name
+    entry = next(
+        name
+        for name in ("attention_norm.before.in", "attention_norm.in", "attention.in")
+        if f"{layer}.{name}" in trace.addresses() and not _is_behind(first.written[0][1], name)
+    )
+    token, feature = chosen.token, chosen.feature
+    behind: Number = number(trace, at(f"{first.after}.grad", token, feature), "past it")
+    through = number(trace, at(f"{layer}.{entry}.grad", token, feature), "through it")
+    return receipt(
+        trace,
+        title=f"feature {feature} of {chosen.query(trace)}, before and behind the attention",
+        formula="past the attention + through it",
+        expression=added(behind, through),
+        address=at(f"{first.before}.grad", token, feature),
+        source=source_of(*first.source),
+        least=0.0,
+    )
+
+
+def _is_behind(written: str, entry: str) -> bool:
+    """Whether a norm stands behind the sublayer, and so is not what reads the stream."""
+    return written.endswith("attention_norm") and entry.startswith("attention_norm")
