@@ -16,6 +16,7 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter import Chapter, Place
+from pellucid.explain.comparing import Comparison
 from pellucid.explain.passage import Side
 from pellucid.runs import Run
 from pellucid.web.asks import Scale
@@ -100,6 +101,15 @@ class Traced:
         if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
             return f"#{token_id}"
         return spelling.piece(token_id)
+
+    def beside(self, token: int, other: Told) -> int | str:
+        """The place in `other` that belongs to a token; or why no probability is compared."""
+        assert isinstance(other, Traced)
+        both = Comparison(self.trace, other.trace)
+        found = both.beside(token)
+        if both.why_not is not None or found is None:
+            return both.why_not or "nothing in what is compared with stands beside this token"
+        return found
 
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""

@@ -73,6 +73,10 @@ class Told(Protocol):
         """A token of the vocabulary as text."""
         ...
 
+    def beside(self, token: int, other: Told) -> int | str:
+        """The place in `other` that belongs to a token; or why no probability is compared."""
+        ...
+
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""
         ...

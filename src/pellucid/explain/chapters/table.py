@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Chapter, Part, Place
 from pellucid.explain.chapters import (
+    compare,
     embedding,
     feed_forward,
     heads,
     lens,
     loss,
     norm,
+    over_time,
     positions,
     probabilities,
     qkv,
@@ -32,13 +34,15 @@ from pellucid.explain.tracing import Trace
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A chapter: its name, its title and part of the story, what it is about, what builds it."""
+    """A chapter: its name, its title and part of the story, what it is about, what builds it; and
+    where it sets two traces side by side, what does that."""
 
     id: str
     title: str
     part: Part
     about: str
     build: Callable[[Trace, Place], Chapter]
+    against: Callable[[Trace, Trace, Place], Chapter] | None = None
 
 
 CHAPTERS: tuple[Entry, ...] = (
@@ -89,6 +93,21 @@ CHAPTERS: tuple[Entry, ...] = (
         probabilities.build,
     ),
     Entry("loss", "Loss", "forward", "what each token cost", loss.build),
+    Entry(
+        "over-time",
+        "Over time",
+        "over time",
+        "the sentence while the model was trained",
+        over_time.build,
+    ),
+    Entry(
+        "compare",
+        "Compare",
+        "compare",
+        "another checkpoint, model or sentence beside it",
+        compare.alone,
+        compare.build,
+    ),
 )
 
 
@@ -107,12 +126,14 @@ def find(name: str) -> Entry:
     raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
 
 
-def tell(trace: Trace, name: str, place: Place) -> Chapter:
-    """One chapter at a place.
+def tell(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
+    """One chapter at a place; `versus` is what it is compared with, where it compares.
 
     Raises:
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
     entry = find(name)
     number = 1 + CHAPTERS.index(entry)
+    if versus is not None and entry.against is not None:
+        return replace(entry.against(trace, versus, place), number=number)
     return replace(entry.build(trace, place), number=number)
