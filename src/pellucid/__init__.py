@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         RunError,
         TextError,
     )
-    from pellucid.explain import trace
+    from pellucid.explain import film, trace
     from pellucid.runs import Run, classify, embed, evaluate, fill, generate, load, resume, train
 
 _WHERE = {
@@ -41,6 +41,7 @@ _WHERE = {
     "embed": "runs",
     "evaluate": "runs",
     "fill": "runs",
+    "film": "explain",
     "generate": "runs",
     "load": "runs",
     "resume": "runs",
@@ -71,6 +72,7 @@ __all__ = [
     "embed",
     "evaluate",
     "fill",
+    "film",
     "generate",
     "load",
     "resume",

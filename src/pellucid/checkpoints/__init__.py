@@ -1,6 +1,6 @@
 """State to files and back: atomic, checksummed, never unpickled. Knows no loop and no model."""
 
-from pellucid.checkpoints.atomic import PARTIAL, write_folder, write_text
+from pellucid.checkpoints.atomic import PARTIAL, write_bytes, write_folder, write_text
 from pellucid.checkpoints.files import (
     Checkpoint,
     load,
@@ -22,6 +22,7 @@ __all__ = [
     "save",
     "save_tensors",
     "verify",
+    "write_bytes",
     "write_folder",
     "write_text",
 ]

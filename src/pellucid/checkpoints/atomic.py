@@ -32,9 +32,19 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         CheckpointError: the disk is full or cannot be written; what stood there still stands.
     """
+    # as a text file has it on this system
+    write_bytes(path, text.replace("\n", os.linesep).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` by a file with `content`, all at once.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written; what stood there still stands.
+    """
     partial = path.with_name(path.name + PARTIAL)
     with _disk_errors(path):
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         _sync(partial)
         _replace(partial, path)
         _sync(path.parent)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
+from pellucid.cli.moving import unrolled
 from pellucid.cli.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn, number
 from pellucid.display.words import folded, visible
-from pellucid.explain.chapter import Chapter, Matrix, Picture, Receipt
+from pellucid.explain.chapter import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.chapters import CHAPTERS
 from pellucid.explain.places import Chosen
 from pellucid.explain.spelling import spelled
@@ -38,6 +39,8 @@ _ABOUT: dict[str, tuple[str, ...]] = {
     "nudge": ("layer",),
     "update": ("layer",),
     "after-update": ("token",),
+    "over-time": ("layer", "head", "token"),
+    "compare": ("layer", "head", "token"),
 }
 
 
@@ -52,7 +55,11 @@ def lines_of(chapter: Chapter, trace: Trace, chosen: Chosen) -> Iterator[str]:
         if picture in maps[_MAPS:]:
             continue
         yield ""
-        yield from drawn(picture, ink, *_about(picture, chapter, chosen))
+        at = _about(picture, chapter, chosen)
+        if isinstance(picture, Film | Frames):
+            yield from unrolled(picture, ink, *at)
+        else:
+            yield from drawn(picture, ink, *at)
     if len(maps) > _MAPS:
         yield ""
         left = f"{len(maps) - _MAPS} small maps more are in --json; one at a time:"
@@ -113,7 +120,7 @@ def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
 
 def _about(picture: Picture, chapter: Chapter, chosen: Chosen) -> tuple[int, int]:
     """The row and column of a map that have to be seen."""
-    if isinstance(picture, Matrix) and picture.address:
+    if isinstance(picture, Frames) or (isinstance(picture, Matrix) and picture.address):
         return chosen.token, chosen.other
     return chosen.layer, chosen.head if chapter.id == "heads" else chosen.token
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.comparing import add_comparing_flags, compare_is_meant, other_trace
 from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError, PellucidError
@@ -70,6 +71,7 @@ def add_to(verbs: Any) -> None:
         metavar="HEAD",
         help="take a head away, such as L2.H1, or scale it: L2.H1=0.5; can be given again",
     )
+    add_comparing_flags(parser)
     add_json(parser)
     add_page_flags(parser)
     parser.set_defaults(call=call)
@@ -85,6 +87,8 @@ def call(arguments: argparse.Namespace) -> None:
     if arguments.chapter is not None:
         find(arguments.chapter)  # for its refusal, before anything is loaded
     scales = dict(map(_scale, arguments.without))
+    if compare_is_meant(arguments) and not arguments.all:
+        arguments.chapter = "compare"
     if page_was_asked_for(arguments):
         show_page(arguments, scales)
         return
@@ -100,16 +104,20 @@ def call(arguments: argparse.Namespace) -> None:
         if arguments.chapter is None and not arguments.all:
             _print_change(before, traced, arguments)
             return
+    other = other_trace(arguments, run)
     one: str = arguments.chapter or ""
     names = [entry.id for entry in CHAPTERS] if arguments.all else [one]
     if arguments.json:
-        told = [_plain(traced, name, _place(arguments), alone=not arguments.all) for name in names]
+        told = [
+            _plain(traced, name, _place(arguments), other, alone=not arguments.all)
+            for name in names
+        ]
         print_json(told if arguments.all else told[0])
         return
     for number, name in enumerate(names):
         if number:
             print("\n" + "-" * 80 + "\n")
-        _print_chapter(traced, name, _place(arguments), alone=not arguments.all)
+        _print_chapter(traced, name, _place(arguments), other, alone=not arguments.all)
 
 
 def _place(arguments: argparse.Namespace) -> Place:
@@ -129,14 +137,16 @@ def _place(arguments: argparse.Namespace) -> Place:
     )
 
 
-def _print_chapter(trace: Trace, name: str, place: Place, *, alone: bool) -> None:
+def _print_chapter(
+    trace: Trace, name: str, place: Place, other: Trace | None = None, *, alone: bool
+) -> None:
     from pellucid.cli.chapter import lines_of
     from pellucid.explain.chapters import tell
     from pellucid.explain.places import settled
 
     chosen = settled(trace, place)
     try:
-        chapter = tell(trace, name, place)
+        chapter = tell(trace, name, place, other)
     except PellucidError as error:
         if alone:
             raise
@@ -146,14 +156,16 @@ def _print_chapter(trace: Trace, name: str, place: Place, *, alone: bool) -> Non
         print(line)
 
 
-def _plain(trace: Trace, name: str, place: Place, *, alone: bool) -> dict[str, Any]:
+def _plain(
+    trace: Trace, name: str, place: Place, other: Trace | None = None, *, alone: bool
+) -> dict[str, Any]:
     from pellucid.explain.chapters import tell
     from pellucid.explain.places import settled
     from pellucid.explain.telling import plain_chapter
 
     settled(trace, place)  # a place that there is not is refused for all chapters
     try:
-        return plain_chapter(tell(trace, name, place))
+        return plain_chapter(tell(trace, name, place, other))
     except PellucidError as error:
         if alone:
             raise

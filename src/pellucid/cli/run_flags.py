@@ -45,6 +45,13 @@ def add_run_flags(parser: Any) -> None:
         help="also write the run for this tool (an optional extra); may be given twice",
     )
     parser.add_argument(
+        "--film",
+        action="append",
+        default=[],
+        metavar="SENTENCE",
+        help="keep what a sentence looks like inside, at up to 64 moments; may be given again",
+    )
+    parser.add_argument(
         "--no-vitals",
         action="store_true",
         help="do not watch softmax, cross-entropy, KL, gradients and variance (2%% of the time)",
@@ -110,12 +117,19 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
 
 
 def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:
-    """Who looks into the run: its vital signs are watched, unless that is not wanted."""
-    if arguments.no_vitals:
-        return []
-    from pellucid.vitals import watcher
+    """Who looks into the run: its vital signs are watched, unless that is not wanted, and what is
+    to be filmed is; a run that is resumed goes on with its films.
+    """
+    found: list[Watcher] = []
+    if not arguments.no_vitals:
+        from pellucid.vitals import watcher
 
-    return [watcher()]
+        found.append(watcher())
+    if arguments.film or getattr(arguments, "resume", None) is not None:
+        from pellucid.explain import film
+
+        found.append(film(*arguments.film))
+    return found
 
 
 def _observers(names: Sequence[str]) -> list[Observer]:

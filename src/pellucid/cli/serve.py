@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pellucid.cli.comparing import compare_is_meant
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import ConfigError
 
@@ -106,7 +107,12 @@ def show_page(arguments: argparse.Namespace, scales: Mapping[str, float]) -> Non
         _write_html(arguments)
         return
     fragment = _chosen(arguments, scales)
-    serve_page(arguments, [arguments.run], arguments.sentence, fragment=fragment)
+    serve_page(arguments, _runs(arguments), arguments.sentence, fragment=fragment)
+
+
+def _runs(arguments: argparse.Namespace) -> list[str]:
+    """The run, and the one that it is compared with where that is another."""
+    return [arguments.run, *([] if arguments.against is None else [arguments.against])]
 
 
 #: Parts of the page's address that flags can say.
@@ -129,8 +135,17 @@ def _chosen(arguments: argparse.Namespace, scales: Mapping[str, float]) -> str:
     said = {key: getattr(arguments, name) for key, name in _CALLED.items()}
     said["x"] = " ".join(f"{head}={by:g}" for head, by in scales.items())
     said["e"] = int(arguments.cross)
+    said["vs"] = _versus(arguments)
     parts = [f"{key}={quote(str(value))}" for key, value in said.items() if value]
     return "#" + "&".join(parts)
+
+
+def _versus(arguments: argparse.Namespace) -> str:
+    """What is compared with, as the page's address has it: the last run on its list, a text."""
+    if not compare_is_meant(arguments):
+        return ""
+    text = arguments.against_text
+    return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
 
 
 def _write_html(arguments: argparse.Namespace) -> None:
@@ -142,9 +157,12 @@ def _write_html(arguments: argparse.Namespace) -> None:
     file = check_name(Path(arguments.html))
     names = [field.name for field in fields(Place)]
     place = Place(**{name: getattr(arguments, name) for name in names})
-    session = open_session([arguments.run], sentence=arguments.sentence)
-    reading = Reading(session.shelf.keys[0], "", arguments.sentence)
-    page = one_page(session, reading, place=place, full=arguments.full)
+    session = open_session(_runs(arguments), sentence=arguments.sentence)
+    reading, versus = Reading(session.shelf.keys[0], "", arguments.sentence), None
+    if compare_is_meant(arguments):
+        text = arguments.against_text
+        versus = Reading(session.shelf.keys[-1], "", arguments.sentence if text is None else text)
+    page = one_page(session, reading, place=place, versus=versus, full=arguments.full)
     if arguments.json:
         print_json({"file": str(file), "bytes": page.n_bytes, "answers": page.answers})
     else:

@@ -134,22 +134,61 @@ class Lines:
     kind: Literal["lines"] = "lines"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """Curves and one token's ladder over the snapshots of a training.
+
+    `steps` are the updates after which a snapshot was taken. A curve is the probability of a token
+    that came, by snapshot; `chosen` is the one that was asked for, None where there are none.
+    `losses` are the sentence's, empty where it has none. `rungs[snapshot][layer]` is what the layer
+    would say at the chosen token: the likeliest, its p, that of what came, both None where the
+    model says nothing, and the length of the residual stream.
+    """
+
+    title: str
+    steps: tuple[int, ...]
+    names: tuple[str, ...]
+    curves: tuple[tuple[float, ...], ...]
+    chosen: int | None
+    losses: tuple[float, ...]
+    layers: tuple[str, ...]
+    rungs: tuple[tuple[tuple[str, float | None, float | None, float], ...], ...]
+    kind: Literal["film"] = "film"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """One head's map at each snapshot: weights in 256 shades, 255 for all of the attention."""
+
+    title: str
+    steps: tuple[int, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    frames: tuple[tuple[tuple[int, ...], ...], ...]
+    pooled: str = ""
+    patch: int = 1
+    kind: Literal["frames"] = "frames"
+
+
 Part = Literal["forward", "backward", "update", "over time", "compare"]
-Picture = Tokens | Matrix | Bars | Table | Lines
+Still = Tokens | Matrix | Bars | Table | Lines
+Moving = Film | Frames
+Picture = Still | Moving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """One chapter at one place: a sentence, pictures, receipts, and what has to be added.
 
-    `part` is where it stands in the story. `notes` say what is pooled, cut, or does not add up.
+    `part` is where it stands in the story, `number` its place in the list of chapters, which
+    gives it. `notes` say what is pooled, cut, or does not add up.
     """
 
     id: str
-    number: int
     part: Part
     title: str
     sentence: str
+    number: int = 0
     pictures: tuple[Picture, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     notes: tuple[str, ...] = ()

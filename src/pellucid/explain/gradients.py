@@ -244,7 +244,10 @@ class Gradients:
             made = run.tensors.pop("made")
             wanted = run.tensors | _of_looks(run)
             found = torch.autograd.grad(
-                made, list(wanted.values()), self._arriving[Stretch(side, number)], allow_unused=True
+                made,
+                list(wanted.values()),
+                self._arriving[Stretch(side, number)],
+                allow_unused=True,
             )
         there = {name: grad for name, grad in zip(wanted, found, strict=True) if grad is not None}
         for name, look in run.looks.items():

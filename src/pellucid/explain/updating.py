@@ -99,9 +99,7 @@ def addresses(trace: Trace) -> dict[str, Shape]:
     """Those of the gradients, and of what a step makes of each weight."""
     back = trace.backward()
     weights = dict(trace.model.named_parameters())
-    moved = {
-        f"{name}.{part}": tuple(weights[name].shape) for name in back.norms for part in _PARTS
-    }
+    moved = {f"{name}.{part}": tuple(weights[name].shape) for name in back.norms for part in _PARTS}
     after = {f"{_AFTER}{name}": shape for name, shape in trace.addresses().items()}
     return back.addresses() | moved | after
 
@@ -187,8 +185,7 @@ def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace
 def _first(why: str) -> Settings:
     """The first step, with the numbers that torch's AdamW has by default."""
     default: dict[str, Any] = {
-        name: each.default
-        for name, each in inspect.signature(torch.optim.AdamW).parameters.items()
+        name: each.default for name, each in inspect.signature(torch.optim.AdamW).parameters.items()
     }
     return Settings(
         learning_rate=default["lr"],

@@ -1,7 +1,7 @@
 """The folder of a run: what lies where, how it is named, who holds it.
 
     config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  teacher.json
-    text/  start/  checkpoints/  non-finite/
+    text/  start/  checkpoints/  films/  non-finite/
 
 Comes in: a path. Goes out: paths, a lock. It does not know what is in the files.
 """
@@ -90,6 +90,11 @@ class RunFolder:
     def shelf(self) -> Shelf:
         """The checkpoints."""
         return Shelf(self.path / "checkpoints")
+
+    @property
+    def films(self) -> Path:
+        """What sentences looked like inside while the run was trained, where that was filmed."""
+        return self.path / "films"
 
     @property
     def aside(self) -> Path:

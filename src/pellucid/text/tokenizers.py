@@ -102,6 +102,10 @@ class Tokenizer:
         """The ids of a text, without begin or end."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Which characters of a text each of the tokens of `encode` stands for: from, to."""
+        return self._inner.encode(text, add_special_tokens=False).offsets
+
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, each as `encode` gives them, on all processors."""
         if self._id_of_byte is not None:  # a hundred times as fast as the library

@@ -34,4 +34,4 @@ class AllChapters:
 
     def chapter(self, read: Trace, name: str, place: Place, versus: Trace | None) -> Chapter:
         """One of them, at a place."""
-        return tell(read, name, place)
+        return tell(read, name, place, versus)

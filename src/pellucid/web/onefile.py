@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -56,16 +57,19 @@ def one_page(
     reading: Reading,
     *,
     place: Place | None = None,
+    versus: Reading | None = None,
     full: bool = False,
     watch: Watch = lambda done, total: None,
 ) -> OnePage:
     """The page of one sentence. `full` takes every place, otherwise a path through them: every
-    layer and head at the chosen token, every token and every key at the chosen head.
+    layer and head at the chosen token, every token and every key at the chosen head. `versus` is
+    what it is compared with.
 
     Raises:
         PellucidError: the sentence cannot be read.
     """
-    held = _held(session, reading, place or Place(), full, watch)
+    held = _held(partial(_asked, session, reading, versus), place or Place(), full, watch)
+    _keep_runs(held, session, reading, versus, place or Place())
     return OnePage(_html(held), len(held["bodies"]), full)
 
 
@@ -162,40 +166,31 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _held(
-    session: Session, reading: Reading, chosen: Place, full: bool, watch: Watch
-) -> dict[str, Any]:
-    """The answers by their keys; equal ones once."""
-    seen = session.get(Ask(kind="overview", reading=reading))
-    runs = session.get(Ask(kind="runs"))
-    (chosen_run,) = (run for run in runs["runs"] if run["key"] == reading.run)
-    at = reading.checkpoint or chosen_run["chosen"]
-    listed: list[Plain] = [{**chosen_run, "checkpoints": [], "chosen": at}]
-    bodies: list[Any] = []
-    known: dict[str, int] = {}
-    answers: dict[str, int] = {}
+def _asked(
+    session: Session, reading: Reading, versus: Reading | None, kind: str, **more: Any
+) -> Plain:
+    return session.get(Ask(kind=kind, reading=reading, versus=versus, **more))
+
+
+def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) -> dict[str, Any]:
+    """The answers by their keys; equal ones once, and of chapters equal pictures once."""
+    seen = ask("overview")
+    bodies, pictures, answers = _Once(), _Once(), dict[str, int]()
 
     def keep(key: str, body: Any) -> None:
-        said = json.dumps(body, sort_keys=True)
-        if said not in known:
-            known[said] = len(bodies)
-            bodies.append(body)
-        answers[key] = known[said]
+        answers[key] = bodies.place(body)
 
-    keep("runs", {**runs, "runs": listed, "sentence": reading.sentence, "place": asdict(chosen)})
     keep("overview", seen)
     if seen["backward"]["there"]:
-        keep("backward", session.get(Ask(kind="backward", reading=reading)))
+        keep("backward", ask("backward"))
     for token in range(len(seen["ids"])):
-        ask = Ask(kind="prediction", reading=reading, place=Place(token=token))
-        keep(f"prediction {token}", session.get(ask))
+        keep(f"prediction {token}", ask("prediction", place=Place(token=token)))
     chosen = replace(chosen, token=chosen.token % len(seen["ids"]))
     for stack in seen["stacks"]:
         for layer, told in enumerate(stack["layers"]):
             if told["heads"] and told["thumbnails"] is None:
                 place = Place(layer=layer, stack=stack["name"])
-                ask = Ask(kind="thumbnails", reading=reading, place=place)
-                keep(f"thumbnails {stack['name']} {layer}", session.get(ask))
+                keep(f"thumbnails {stack['name']} {layer}", ask("thumbnails", place=place))
     places = list(dict.fromkeys(_places(seen, chosen, full)))
     axes: dict[str, list[str]] = {}
     total = len(seen["contents"]) * len(places)
@@ -203,13 +198,54 @@ def _held(
         found: dict[Place, Any] = {}
         for count, place in enumerate(places[:1] if heading["once"] else places):
             watch(number * len(places) + count, total)
-            ask = Ask(kind="chapter", reading=reading, chapter=heading["id"], place=place)
-            found[place] = session.get(ask)
-        told = {*_telling(found), *heading["axes"]}
-        axes[heading["id"]] = [axis for axis in _AXES if axis in told]
+            try:
+                told = ask("chapter", chapter=heading["id"], place=place)
+            except PellucidError as error:  # a chapter that this place has not: said by the page
+                found[place] = {"error": str(error)}
+            else:
+                held = [pictures.place(picture) for picture in told["pictures"]]
+                found[place] = told | {"pictures": held}
+        telling = {*_telling(found), *heading["axes"]}
+        axes[heading["id"]] = [axis for axis in _AXES if axis in telling]
         for place, body in found.items():
             keep(_key(heading["id"], place, axes[heading["id"]]), body)
-    return {"answers": answers, "bodies": bodies, "axes": axes}
+    return {"answers": answers, "bodies": bodies.all, "pictures": pictures.all, "axes": axes}
+
+
+def _keep_runs(
+    held: dict[str, Any],
+    session: Session,
+    reading: Reading,
+    versus: Reading | None,
+    chosen: Place,
+) -> None:
+    """Whose numbers they are, what they are compared with, and what is chosen at first."""
+    told = session.get(Ask(kind="runs"))
+    listed: list[Plain] = []
+    for each in (reading, versus):
+        if each is not None:
+            (run,) = (run for run in told["runs"] if run["key"] == each.run)
+            listed.append({**run, "checkpoints": [], "chosen": each.checkpoint or run["chosen"]})
+    other = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
+    first = {"sentence": reading.sentence, "place": asdict(chosen), "versus": other}
+    held["answers"]["runs"] = len(held["bodies"])
+    held["bodies"].append({**told, "runs": listed, **first})
+
+
+class _Once:
+    """Plain values in a row, equal ones once."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+        self._known: dict[str, int] = {}
+
+    def place(self, value: Any) -> int:
+        """Where a value stands in the row."""
+        said = json.dumps(value, sort_keys=True)
+        if said not in self._known:
+            self._known[said] = len(self.all)
+            self.all.append(value)
+        return self._known[said]
 
 
 def _places(seen: Plain, chosen: Place, full: bool) -> Iterator[Place]:

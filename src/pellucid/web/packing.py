@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter import Chapter, Matrix, Picture, Receipt
+from pellucid.explain.chapter import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.expressions import plain
 
 #: What an interaction may bring in all, and what a matrix within it may have.
@@ -97,6 +97,11 @@ def _named(tree: Any) -> Any:
 def _picture(picture: Picture, notes: list[str]) -> Plain:
     if isinstance(picture, Matrix):
         return _matrix(picture)
+    if isinstance(picture, Film):
+        return _film(picture)
+    if isinstance(picture, Frames):
+        told = asdict(picture)
+        return told | {"frames": packed(np.array(picture.frames, dtype=np.uint8))}
     table: Plain = _named(asdict(picture))
     for key in ("rows", "names"):
         rows: Sequence[Any] = table.get(key, ())
@@ -106,6 +111,26 @@ def _picture(picture: Picture, notes: list[str]) -> Plain:
             if "values" in table:
                 table["values"] = table["values"][:_MOST_ROWS]
     return table
+
+
+def _film(picture: Film) -> Plain:
+    """Numbers as float32 in a row: a curve after another, a rung after another; NaN is none."""
+    rungs = [rung for snapshot in picture.rungs for rung in snapshot]
+    numbers = [[math.nan if x is None else x for x in rung[1:]] for rung in rungs]
+    words = list(dict.fromkeys(rung[0] for rung in rungs))
+    return {
+        "kind": "film",
+        "title": picture.title,
+        "steps": list(picture.steps),
+        "names": list(picture.names),
+        "curves": packed(np.array(picture.curves, dtype="<f4")),
+        "chosen": picture.chosen,
+        "losses": packed(np.array(picture.losses, dtype="<f4")),
+        "layers": list(picture.layers),
+        "words": words,
+        "says": [words.index(rung[0]) for rung in rungs],
+        "rungs": packed(np.array(numbers, dtype="<f4")),
+    }
 
 
 def _matrix(picture: Matrix) -> Plain:

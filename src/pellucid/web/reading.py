@@ -16,6 +16,7 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter import Chapter, Place
+from pellucid.explain.comparing import Comparison
 from pellucid.explain.gradients import is_large
 from pellucid.explain.passage import Side
 from pellucid.explain.stretches import Watch
@@ -132,6 +133,15 @@ class Traced:
         there = self.trace.backward().norms
         named = self.trace.model.named_parameters()
         return {name: tuple(weight.shape) for name, weight in named if name in there}
+
+    def beside(self, token: int, other: Told) -> int | str:
+        """The place in `other` that belongs to a token; or why no probability is compared."""
+        assert isinstance(other, Traced)
+        both = Comparison(self.trace, other.trace)
+        found = both.beside(token)
+        if both.why_not is not None or found is None:
+            return both.why_not or "nothing in what is compared with stands beside this token"
+        return found
 
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""

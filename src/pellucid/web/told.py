@@ -106,6 +106,10 @@ class Told(Protocol):
         """Shapes of all weights with a gradient, by name."""
         ...
 
+    def beside(self, token: int, other: Told) -> int | str:
+        """The place in `other` that belongs to a token; or why no probability is compared."""
+        ...
+
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""
         ...

@@ -151,14 +151,10 @@ def _ladder(told: Told, token: int, target: int | None) -> list[Plain]:
 
 def _changed(told: Told, log_p: Tensor, base: Told, token: int, target: int | None) -> Plain:
     """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
-    was = base.logits(token) if token < len(base.ids) else None
-    if was is None or was.shape != log_p.shape:
-        why = (
-            f"there is no token {token} in what is compared with"
-            if token >= len(base.ids)
-            else "the vocabularies differ, so probabilities cannot be compared token by token"
-        )
-        return {"kl": None, "rows": [], "why": why}
+    place = told.beside(token, base)
+    was = None if isinstance(place, str) else base.logits(place)
+    if was is None:
+        return {"kl": None, "rows": [], "why": place}
     before = was.double().log_softmax(-1)
     moved = log_p.exp() - before.exp()
     most = moved.abs().topk(min(8, moved.shape[-1])).indices

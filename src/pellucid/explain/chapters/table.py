@@ -15,6 +15,7 @@ from pellucid.explain.chapter import Chapter, Part, Place
 from pellucid.explain.chapters import (
     after_update,
     backward,
+    compare,
     embedding,
     feed_forward,
     gradients,
@@ -24,6 +25,7 @@ from pellucid.explain.chapters import (
     loss,
     norm,
     nudge,
+    over_time,
     positions,
     probabilities,
     qkv,
@@ -43,7 +45,7 @@ class Entry:
 
     `walks` says that it takes the way back through all layers, which of a large model is done when
     it is asked for. `once` says that a file holds it at one place alone, and `axes` what of a place
-    it is about where that cannot be seen from a few places.
+    it is about where that cannot be seen from a few places. `against` sets two traces side by side.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Entry:
     walks: bool = False
     once: bool = False
     axes: tuple[str, ...] = ()
+    against: Callable[[Trace, Trace, Place], Chapter] | None = None
 
 
 _WEIGHT = ("weight", "row", "column")
@@ -166,6 +169,21 @@ CHAPTERS: tuple[Entry, ...] = (
         once=True,
         axes=("stack", "token"),
     ),
+    Entry(
+        "over-time",
+        "Over time",
+        "over time",
+        "the sentence while the model was trained",
+        over_time.build,
+    ),
+    Entry(
+        "compare",
+        "Compare",
+        "compare",
+        "another checkpoint, model or sentence beside it",
+        compare.alone,
+        against=compare.build,
+    ),
 )
 
 
@@ -184,12 +202,14 @@ def find(name: str) -> Entry:
     raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
 
 
-def tell(trace: Trace, name: str, place: Place) -> Chapter:
-    """One chapter at a place.
+def tell(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
+    """One chapter at a place; `versus` is what it is compared with, where it compares.
 
     Raises:
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
     entry = find(name)
     number = 1 + CHAPTERS.index(entry)
+    if versus is not None and entry.against is not None:
+        return replace(entry.against(trace, versus, place), number=number)
     return replace(entry.build(trace, place), number=number)

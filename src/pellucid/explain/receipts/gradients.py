@@ -208,7 +208,10 @@ def _given_and_made(
     """The address of the column that a linear layer was given, and of what it made."""
     inside = f"{chosen.side}.blocks.{chosen.layer}."
     here, letter = layer.removeprefix(inside), chosen.layer_name
-    if not layer.startswith(inside) or type(trace.model.get_submodule(layer)) is not torch.nn.Linear:
+    if (
+        not layer.startswith(inside)
+        or type(trace.model.get_submodule(layer)) is not torch.nn.Linear
+    ):
         return None
     if here == "attention.output":
         attention = trace.model.get_submodule(f"{inside}attention")

@@ -140,5 +140,3 @@ def _clipped(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[Express
 
 def _at(moment: torch.Tensor | None, weight: ChosenWeight) -> float:
     return 0.0 if moment is None else float(moment[weight.index])
-
-

@@ -86,10 +86,13 @@ function remember(key, answer) {
 /** @param {any} asked */
 async function fromFile(asked) {
   held ??= unpacked();
-  const { answers, bodies, axes } = await held;
+  const { answers, bodies, pictures, axes } = await held;
   const found = answers[keyOf(asked, axes)];
   if (found === undefined) throw new Error(t("not-in-file"));
-  return bodies[found];
+  const body = bodies[found];
+  if (body.error) throw new Error(body.error);
+  if (asked.kind !== "chapter") return body;
+  return { ...body, pictures: body.pictures.map((/** @type {number} */ at) => pictures[at]) };
 }
 
 /** How a file calls a question: by what matters to its answer, as `onefile.py` has it.

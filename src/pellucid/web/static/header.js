@@ -19,7 +19,7 @@ export function header(home, said, seenAs) {
     h(
       "div", { class: "pickers" },
       isFile
-        ? h("p", { class: "run-name", said: `${here.name} ${here.chosen}` })
+        ? [h("p", { class: "run-name", said: `${here.name} ${here.chosen}` }), against(said)]
         : [
             picker("model", said.runs.map((/** @type {any} */ run) => [run.key, run.name]), here.key, (key) => choose({ run: key, at: "", scales: "" })),
             here.checkpoints.length > 0 && picker("checkpoint", [["", t("latest")], ...here.checkpoints.map((/** @type {string} */ name) => [name, name])], state.at(), (name) => state.at.set(name)),
@@ -33,6 +33,15 @@ export function header(home, said, seenAs) {
       h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
     ),
   );
+}
+
+/** What a file is compared with. @param {any} said */
+function against(said) {
+  const other = versus();
+  if (!other) return null;
+  const there = said.runs.find((/** @type {any} */ run) => run.key === other.run);
+  const text = other.sentence === state.sentence() ? "" : other.sentence;
+  return h("p", { class: "run-name", translate: "no", text: t("compared", { with: `${there.name} ${other.checkpoint || there.chosen} ${text}` }) });
 }
 
 /** @param {any} said */

@@ -12,7 +12,7 @@ import { t } from "./messages.js";
 const on = signal(true);
 const LIST = [
   ["← →", "key-token"], ["↑ ↓", "key-layer"], ["[ ]", "key-head"], ["n p", "key-chapter"],
-  ["b", "key-backward"], ["x", "key-ablate"], ["c", "key-compare"], ["/", "key-sentence"],
+  ["b", "key-backward"], ["x", "key-ablate"], ["c", "key-compare"], ["Space", "key-play"], ["/", "key-sentence"],
   ["?", "key-help"],
 ];
 
@@ -25,6 +25,7 @@ export function listen(overview) {
     const gone = target.closest("dialog:not([open])");
     if (!gone && target.closest("input, select, textarea, dialog[open], summary, .scroll")) return;
     if (!on.peek() && event.key !== "?") return;
+    if (event.key === " " && target.closest("button, a, [role=grid]")) return;
     const seenAs = overview();
     if (event.key === "?") help();
     else if (seenAs === null || !done(event.key, seenAs)) return;
@@ -56,11 +57,24 @@ function done(key, seenAs) {
       setScale(stack, layer, head, scaleOf(stack, layer, head) === 0 ? 1 : 0);
       break;
     }
-    case "c": document.getElementById("versus")?.focus(); break;
+    case "c": compare(seenAs); break;
+    case " ": {
+      const film = document.getElementById("play");
+      if (film === null) return false;
+      film.click();
+      break;
+    }
     case "/": document.getElementById("sentence")?.focus(); break;
     default: return false;
   }
   return true;
+}
+
+/** Opens the comparison; where nothing is chosen to compare with, the picker first. @param {any} seenAs */
+function compare(seenAs) {
+  const found = seenAs.contents.find((/** @type {any} */ each) => each.part === "compare");
+  if (found) state.chapter.set(found.id);
+  if (!state.versus()) document.getElementById("versus")?.focus();
 }
 
 /** Chooses a token; the focus goes with it where it is on one. @param {number} token */

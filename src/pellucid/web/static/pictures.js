@@ -3,6 +3,7 @@
 import { h, svg, digits, seen } from "./dom.js";
 import { number } from "./expression.js";
 import { css, isDark, shade } from "./colour.js";
+import { film, frames } from "./film.js";
 import { matrix } from "./matrix.js";
 import { state } from "./state.js";
 import { t } from "./messages.js";
@@ -14,6 +15,8 @@ function picture(said, pieces) {
     case "tokens": return tokens(said);
     case "bars": return bars(said);
     case "lines": return lines(said);
+    case "film": return film(said);
+    case "frames": return frames(said);
     default: return table(said);
   }
 }

@@ -8,13 +8,14 @@ const START = {
   run: "", at: "", sentence: "", chapter: "", stack: "decoder",
   token: -1, other: 0, layer: 0, head: 0, feature: 0, cross: 0,
   weight: "", row: 0, column: 0,
-  temperature: 1, k: 0, p: 1, versus: "", scales: "",
+  temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1,
 };
 /** How each is called in the address. @type {Record<string, string>} */
 const CALLED = {
   run: "run", at: "at", sentence: "s", chapter: "chapter", stack: "stack", token: "t", other: "o",
   layer: "l", head: "h", feature: "f", cross: "e",
-  weight: "w", row: "r", column: "c", temperature: "T", k: "k", p: "p", versus: "vs", scales: "x",
+  weight: "w", row: "r", column: "c",
+  temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "i",
 };
 
 /** @type {Record<string, import("./signal.js").Signal<any>>} */

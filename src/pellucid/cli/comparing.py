@@ -1,0 +1,55 @@
+"""The flags of `pellucid explain` that name something to compare with.
+
+Comes in: flags. Goes out: the other trace, or what a page has to know of it. It compares nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.explain import Trace
+    from pellucid.runs import Run
+
+
+def add_comparing_flags(parser: argparse.ArgumentParser) -> None:
+    """`--against` and `--against-text`."""
+    parser.add_argument(
+        "--against",
+        metavar="RUN",
+        help="compare with another run, one of its checkpoints, or a Hugging Face directory",
+    )
+    parser.add_argument(
+        "--against-text", metavar="TEXT", help="compare with another sentence, here or --against"
+    )
+
+
+def compare_is_meant(arguments: argparse.Namespace) -> bool:
+    """Whether there is something to compare with.
+
+    Raises:
+        ConfigError: it was named beside a chapter that does not compare.
+    """
+    given = arguments.against is not None or arguments.against_text is not None
+    if given and arguments.chapter not in (None, "compare"):
+        flag = "--against" if arguments.against is not None else "--against-text"
+        raise ConfigError(
+            f"{flag} is for the chapter compare, and --chapter {arguments.chapter} was asked for: "
+            "leave one of them out"
+        )
+    return given
+
+
+def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
+    """The trace that is compared with; None where none was named."""
+    if arguments.against is None and arguments.against_text is None:
+        return None
+    from pellucid import runs
+    from pellucid.explain import trace
+
+    there = run if arguments.against is None else runs.load(arguments.against)
+    text = arguments.sentence if arguments.against_text is None else arguments.against_text
+    return trace(there, text, target=arguments.target)

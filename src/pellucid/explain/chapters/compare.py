@@ -1,0 +1,243 @@
+"""Compare: another model, another checkpoint, or another sentence, held against this one.
+
+Comes in: two traces, a place in the first. Goes out: a chapter: what both expect, KL in both
+directions at every pair of places, the difference of a head's maps; and what cannot be compared.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter import Bars, Chapter, Matrix, Picture, Place, Receipt, Table
+from pellucid.explain.chapters.maps import MOST
+from pellucid.explain.comparing import Comparison, shares
+from pellucid.explain.ends import wide
+from pellucid.explain.expressions import Expression
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.making import (
+    WRITTEN_OUT,
+    apply,
+    at,
+    constant,
+    number,
+    source_of,
+    total,
+)
+from pellucid.explain.receipts.making import receipt as made
+from pellucid.explain.tracing import Trace
+from pellucid.maths import kl_divergence
+from pellucid.typed import to_list
+
+#: Rows of a table, and words whose probability moved most.
+_ROWS, _WORDS = 24, 10
+
+
+def alone(trace: Trace, place: Place) -> Chapter:
+    """What to do where there is nothing to compare with."""
+    settled(trace, place)
+    return _chapter(
+        "Nothing was chosen to compare with: in a terminal --against RUN (another run, a "
+        'checkpoint, a Hugging Face directory) or --against-text "SENTENCE"; on a page the picker '
+        "above, key c."
+    )
+
+
+def build(trace: Trace, other: Trace, place: Place) -> Chapter:
+    """Both at the chosen place, at all places, and in the chosen head."""
+    chosen = settled(trace, place)
+    both = Comparison(trace, other)
+    if trace.model.classifier is not None and other.model.classifier is not None:
+        return _of_classes(trace, other)
+    notes = [both.why_not] if both.why_not else []
+    pictures: list[Picture] = []
+    receipts: tuple[Receipt, ...] = ()
+    said = _who(trace, other)
+    if both.why_not is None:
+        token, beside = _pair(both, chosen.token if chosen.side == trace.side else -1, notes)
+        forth, back = both.divergences(token, beside)
+        where = trace.pieces(trace.side)[token]
+        said += (
+            f" What is expected behind {where!r} ({token}) is {forth:.4f} nats apart, KL(this | "
+            f"that), and {back:.4f} the other way."
+        )
+        pictures += [_words(trace, other, token, beside), _places(both, token)]
+        receipts = (kl_receipt(trace, other, token, beside),)
+        if not both.same_ids:
+            notes.append(
+                f"the texts differ: {len(both.pairs)} places are paired, where both have the same "
+                "tokens, and the ends"
+            )
+    elif both.stretches:
+        totals = [math.fsum(getattr(s, name) for s in both.stretches) for name in ("one", "other")]
+        said += f" The whole text costs {totals[0]:.4f} nats here and {totals[1]:.4f} there."
+        pictures.append(_stretches(both))
+    apart = _maps(trace, other, chosen)
+    if isinstance(apart, str):
+        notes.append(apart)
+    else:
+        pictures.append(apart)
+    return _chapter(said, notes, pictures, receipts)
+
+
+def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
+    """sum p (log p - log q), p of the one and q of the other; the largest terms written out."""
+    p, q = shares(trace, token), shares(other, beside)
+    logs = [_logs(trace, token), _logs(other, beside)]
+    terms = p * (logs[0] - logs[1])
+    order: list[int] = to_list(terms.abs().argsort(descending=True, stable=True))
+    written: list[Expression] = []
+    for word in order[:WRITTEN_OUT]:
+        share = number(trace, at("probabilities", token, word), f"p{word}")
+        ratio = apply("sub", apply("log", share), constant(float(logs[1][word]), f"log q{word}"))
+        written.append(apply("mul", share, ratio) if share.value > 0 else constant(0.0))
+    rest = [float(terms[word]) for word in order[WRITTEN_OUT:]]
+    return made(
+        trace,
+        title=f"KL(this | that) behind token {token}, that at its token {beside}, in nats",
+        formula="Σ p (log p - log q)",
+        expression=total(written, rest),
+        address=at("probabilities", token),
+        source=source_of(kl_divergence, "times(p, _log_ratio(p, q))"),
+        model=float(kl_divergence(p, q)),
+    )
+
+
+def _logs(trace: Trace, token: int) -> Tensor:
+    return wide(trace.logits_at(token)).double().log_softmax(-1)
+
+
+def _chapter(
+    sentence: str,
+    notes: list[str] | tuple[str, ...] = (),
+    pictures: list[Picture] | tuple[Picture, ...] = (),
+    receipts: tuple[Receipt, ...] = (),
+) -> Chapter:
+    return Chapter(
+        id="compare",
+        part="compare",
+        title="Compare",
+        sentence=sentence,
+        pictures=tuple(pictures),
+        receipts=receipts,
+        notes=tuple(notes),
+    )
+
+
+def _who(trace: Trace, other: Trace) -> str:
+    names = [_name(each) for each in (trace, other)]
+    if trace.sentence.text != other.sentence.text:
+        texts = [f"{each.sentence.text!r}" for each in (trace, other)]
+        where = f" in {names[0]}" if names[0] == names[1] else ""
+        models = ["", ""] if where else [f" in {name}" for name in names]
+        return f"This is {texts[0]}{models[0]}, that is {texts[1]}{models[1]}{where}."
+    return f"This is {names[0]}, that is {names[1]}, both with the same text."
+
+
+def _name(trace: Trace) -> str:
+    if trace.run is None:
+        return "a model"
+    folder, checkpoint = trace.run.folder, trace.run.checkpoint
+    of = f", {checkpoint.name}" if checkpoint != folder else ""
+    scaled = " with heads scaled" if trace.scales else ""
+    return f"{folder.resolve().name}{of}{scaled}"
+
+
+def _pair(both: Comparison, token: int, notes: list[str]) -> tuple[int, int]:
+    """The chosen place and the one beside it; where there is none, the ends of both."""
+    token %= len(both.one.ids)
+    beside = both.beside(token)
+    if beside is not None:
+        return token, beside
+    piece_ = both.one.pieces(both.one.side)[token]
+    notes.append(f"nothing in that text stands beside {piece_!r} ({token}): the ends are compared")
+    return both.pairs[-1]
+
+
+def _words(trace: Trace, other: Trace, token: int, beside: int) -> Table:
+    p, q = shares(trace, token), shares(other, beside)
+    moved: list[int] = to_list((p - q).abs().topk(min(_WORDS, len(p))).indices)
+    return Table(
+        title="words whose probability differs most",
+        columns=("token", "p here", "p there", "here - there"),
+        rows=tuple(
+            (piece(trace, word), float(p[word]), float(q[word]), float(p[word] - q[word]))
+            for word in moved
+        ),
+    )
+
+
+def _places(both: Comparison, token: int) -> Table:
+    """KL at every pair, the pairs around the chosen one."""
+    middle = [a for a, _ in both.pairs].index(token)
+    first = max(0, min(middle - _ROWS // 2, len(both.pairs) - _ROWS))
+    shown = both.pairs[first : first + _ROWS]
+    one, other = both.one, both.other
+    costs = [
+        to_list(trace["surprisal"]) if "surprisal" in trace.addresses() else []
+        for trace in (one, other)
+    ]
+    rows: list[tuple[str | float | int, ...]] = []
+    for a, b in shown:
+        kls = both.divergences(a, b)
+        cost = [
+            f"{cost[place - 1]:.4f}" if cost and place > 0 else "–"
+            for cost, place in zip(costs, (a, b), strict=True)
+        ]
+        rows.append((a, b, repr(one.pieces(one.side)[a]), *kls, *cost))
+    part = "" if len(shown) == len(both.pairs) else ": a part"
+    return Table(
+        title=f"behind each token, in nats; what the token itself cost{part}",
+        columns=("here", "there", "token", "KL(this|that)", "KL(that|this)", "cost", "there"),
+        rows=tuple(rows),
+    )
+
+
+def _stretches(both: Comparison) -> Table:
+    shown = both.stretches[:_ROWS]
+    part = "" if len(shown) == len(both.stretches) else f": the first {_ROWS}"
+    return Table(
+        title=f"what the same characters cost, in nats{part}",
+        columns=("text", "here", "there", "here - there"),
+        rows=tuple((repr(s.text), s.one, s.other, s.one - s.other) for s in shown),
+    )
+
+
+def _maps(trace: Trace, other: Trace, chosen: Chosen) -> Matrix | str:
+    """The chosen head's weights here less those there; or why there is no such map."""
+    address = f"{chosen.head_name}.weights"
+    try:
+        one, two = (each[address].float() for each in (trace, other))
+    except PellucidError:
+        return f"the other model has no {address}: attention is not compared"
+    if one.shape != two.shape:
+        return (
+            f"the texts have {len(one)} and {len(two)} tokens: maps of attention are not compared"
+        )
+    rows = trace.pieces(chosen.side)
+    columns = trace.pieces("encoder" if chosen.cross else chosen.side)
+    values = to_list((one - two)[:MOST, :MOST])
+    cut = max(one.shape) > MOST
+    return Matrix(
+        title=f"weights of {chosen.head_name}, here less there",
+        rows=rows[:MOST],
+        columns=columns[:MOST],
+        values=tuple(map(tuple, values)),
+        scale="diverging",
+        address="",
+        pooled=f"cut out: the first {MOST} queries and keys" if cut else "",
+    )
+
+
+def _of_classes(trace: Trace, other: Trace) -> Chapter:
+    """Of two models that name classes: how sure each is."""
+    p = [to_list(each["class_probabilities"]) for each in (trace, other)]
+    if len(p[0]) != len(p[1]):
+        return _chapter(f"{_who(trace, other)} One knows {len(p[0])} classes, one {len(p[1])}.")
+    names = tuple(f"class {n}" for n in range(len(p[0])))
+    moved = tuple(a - b for a, b in zip(*p, strict=True))
+    bars = Bars(title="p of each class, here less there", names=names, values=moved)
+    return _chapter(f"{_who(trace, other)} The bars are p of each class.", pictures=[bars])

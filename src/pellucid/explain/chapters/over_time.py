@@ -1,0 +1,193 @@
+"""Over time: what a sentence looked like inside while the model was trained.
+
+Comes in: a trace, a place. Goes out: a chapter. Its numbers are those of the film, taken from the
+weights as they were; of the trace it is the sentence and the place.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from pellucid.explain.addresses import letter_of
+from pellucid.explain.chapter import Chapter, Film, Frames, Picture, Place, Receipt
+from pellucid.explain.chapters.words import mask_or
+from pellucid.explain.films import Film as Footage
+from pellucid.explain.footage import filmed, footage
+from pellucid.explain.places import Chosen, settled
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.film import film_receipt
+from pellucid.explain.snapshots import SIDE, Snapshot, pooled
+from pellucid.explain.tracing import Trace
+from pellucid.runs.folder import is_published
+from pellucid.typed import to_list
+
+#: Curves and layers that are shown, at most.
+_CURVES, _LAYERS = 64, 16
+#: Bytes of all maps together: what is played has come at once.
+_BYTES = 56_000
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
+    chosen = settled(trace, place)
+    if trace.run is None or not trace.sentence.text:
+        return _chapter("Ids in a bare model have no past: open a run with pellucid.load.")
+    if trace.sentence.kind == "encoder-decoder":
+        return _chapter(
+            "Of an encoder-decoder there is no film: what its decoder reads would be another text "
+            "in each snapshot."
+        )
+    found = footage(trace.run, trace.sentence)
+    if found.ids != trace.sentence.ids:
+        return _chapter(
+            "The film of this sentence was cut into other tokens: the run's tokenizer is not the "
+            "one that it was filmed with."
+        )
+    if len(found.snapshots) < 2:
+        return _chapter(_how_to(trace, found), found.problems)
+    token = mask_or(trace, chosen.token)
+    pictures: list[Picture] = [_film(trace, found, token)]
+    frames = _frames(trace, found, chosen)
+    pictures += [] if frames is None else [frames]
+    notes = [*found.problems]
+    if frames is None:
+        notes.append(f"layer {chosen.layer} has no map of weights")
+    if trace.scales:
+        notes.append("the film is of the model as it was trained: no head is scaled in it")
+    if found.made_of.endswith("checkpoints"):
+        notes.append(f"for more moments, film it: {_command(trace)}")
+    return _chapter(_story(trace, found, token), notes, pictures, _receipts(trace, found, token))
+
+
+def _chapter(
+    sentence: str,
+    notes: list[str] | tuple[str, ...] = (),
+    pictures: list[Picture] | tuple[Picture, ...] = (),
+    receipts: tuple[Receipt, ...] = (),
+) -> Chapter:
+    return Chapter(
+        id="over-time",
+        part="over time",
+        title="Over time",
+        sentence=sentence,
+        pictures=tuple(pictures),
+        receipts=receipts,
+        notes=tuple(notes),
+    )
+
+
+def _story(trace: Trace, found: Footage, token: int) -> str:
+    first, last = found.snapshots[0], found.snapshots[-1]
+    said = f"{found.made_of[0].upper()}{found.made_of[1:]}, from update {first.step:,} to "
+    said += f"{last.step:,}"
+    if first.loss is None or last.loss is None:
+        return f"{said}: what the model expected in this sentence, and where it looked."
+    came = min(token, len(trace.ids) - 2)
+    word = piece(trace, int(trace.ids[came + 1]))
+    p = [math.exp(-float(each.tensors["surprisal"][came])) for each in (first, last)]
+    return (
+        f"{said}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
+        f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
+    )
+
+
+def _how_to(trace: Trace, found: Footage) -> str:
+    assert trace.run is not None
+    if is_published(trace.run.folder):
+        return (
+            "A published model holds no snapshots of its training. Film a run of your own: "
+            f"{_command(trace)}."
+        )
+    others = filmed(trace.run)
+    listed = ", ".join(map(repr, others[:5]))
+    also = f" It has films of {listed}." if others else ""
+    there = "one readable snapshot" if found.snapshots else "no film of this sentence"
+    return (
+        f"This run has {there} and fewer than two checkpoints: there is nothing to set side by "
+        f"side.{also} To film it from the first update on: {_command(trace)}."
+    )
+
+
+def _command(trace: Trace) -> str:
+    text = trace.sentence.text
+    return f'pellucid train ... --film "{text if len(text) < 60 else "SENTENCE"}"'
+
+
+def _film(trace: Trace, found: Footage, token: int) -> Film:
+    shots = found.snapshots
+    pieces = trace.pieces(trace.side)
+    names: tuple[str, ...] = ()
+    curves: tuple[tuple[float, ...], ...] = ()
+    chosen, losses = None, tuple(each.loss for each in shots if each.loss is not None)
+    if losses:
+        came = min(token, len(trace.ids) - 2)
+        first = max(0, min(came - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
+        places = range(first, min(first + _CURVES, len(trace.ids) - 1))
+        names = tuple(pieces[place + 1] for place in places)
+        p = [to_list((-each.tensors["surprisal"].double()).exp()) for each in shots]
+        curves = tuple(tuple(each[place] for each in p) for place in places)
+        chosen = came - first
+    layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
+    return Film(
+        title=f"behind {pieces[token]!r} ({token})",
+        steps=tuple(each.step for each in shots),
+        names=names,
+        curves=curves,
+        chosen=chosen,
+        losses=losses,
+        layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
+        rungs=tuple(tuple(_rung(trace, each, n, token) for n in layers) for each in shots),
+    )
+
+
+def _layers(norms: Tensor) -> list[int]:
+    """All layers, or some at even distances, the first and the last with them."""
+    count = len(norms)
+    if count <= _LAYERS:
+        return list(range(count))
+    return sorted({round(n * (count - 1) / (_LAYERS - 1)) for n in range(_LAYERS)})
+
+
+def _rung(
+    trace: Trace, shot: Snapshot, layer: int, token: int
+) -> tuple[str, float | None, float | None, float]:
+    tensors = shot.tensors
+    norm = float(tensors[f"{trace.side}.norms"][layer, token])
+    if "words" not in tensors:
+        return "", None, None, norm
+    word = piece(trace, int(tensors["words"][layer, token, 0]))
+    targets = tensors.get("targets")
+    came = targets is not None and token < targets.shape[1]
+    target = float(targets[layer, token]) if targets is not None and came else None
+    return word, float(tensors["shares"][layer, token, 0]), target, norm
+
+
+def _frames(trace: Trace, found: Footage, chosen: Chosen) -> Frames | None:
+    name = f"{letter_of(chosen.side)}{chosen.layer}.weights"
+    shots = found.snapshots
+    if name not in shots[0].tensors or chosen.cross:
+        return None
+    maps = [each.tensors[name][chosen.head] for each in shots]
+    made = [pooled(each[None], math.isqrt(_BYTES // len(shots))) for each in maps]
+    pieces = trace.pieces(chosen.side)
+    patch = max(1, -(-len(pieces) // SIDE)) * made[0][1]
+    return Frames(
+        title=f"weights of {chosen.head_name}: queries down, keys across",
+        steps=tuple(each.step for each in shots),
+        rows=pieces[::patch],
+        columns=pieces[::patch],
+        frames=tuple(tuple(map(tuple, to_list(each[0]))) for each, _ in made),
+        pooled="" if patch == 1 else f"pooled: each cell is the largest of {patch} x {patch}",
+        patch=patch,
+    )
+
+
+def _receipts(trace: Trace, found: Footage, token: int) -> tuple[Receipt, ...]:
+    """The film against the weights that are open, where they are of the same update."""
+    assert trace.run is not None
+    now = [s for s in found.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
+    if not now or trace.scales or "surprisal" not in now[0].tensors:
+        return ()
+    return (film_receipt(trace, now[0], min(token, len(trace.ids) - 2)),)

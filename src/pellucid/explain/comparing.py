@@ -1,0 +1,141 @@
+"""Two traces side by side: which places belong together, and what can be compared there.
+
+Comes in: two traces, of other weights, another sentence or another model. Goes out: pairs of places
+with their divergences, and in words what cannot be compared. It does not know how it is shown.
+
+Places belong together where both have read the same: the same ids, or, where words differ, the same
+characters of one text. Of two texts in one vocabulary the stretches that both have are paired, and
+their ends.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.explain.ends import wide
+from pellucid.explain.tracing import Trace
+from pellucid.maths import kl_divergence
+from pellucid.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Characters that both read, and what they cost each, in nats."""
+
+    text: str
+    one: float
+    other: float
+
+
+class Comparison:
+    """`one` held against `other`."""
+
+    def __init__(self, one: Trace, other: Trace) -> None:
+        self.one, self.other = one, other
+        self.same_ids = one.sentence.ids == other.sentence.ids and (
+            one.sentence.source_ids == other.sentence.source_ids
+        )
+
+    @cached_property
+    def same_words(self) -> bool:
+        """Whether an id is the same word in both."""
+        one, other = self.one, self.other
+        rows = [trace.model.token_embedding.num_embeddings for trace in (one, other)]
+        if rows[0] != rows[1]:
+            return False
+        if one.run is None or other.run is None:
+            return True  # bare ids: whoever passed them says what they are
+        tokenizers = one.run.tokenizer, other.run.tokenizer
+        return tokenizers[0] is tokenizers[1] or _words(tokenizers[0]) == _words(tokenizers[1])
+
+    @cached_property
+    def why_not(self) -> str | None:
+        """Why no probability can be compared; None where some can."""
+        one, other = self.one, self.other
+        for trace in (one, other):
+            if not trace.model.has_head:
+                return "one of the two gives no token a probability: only attention is compared"
+        if one.predicts != other.predicts:
+            return (
+                "one of the two predicts what comes next, the other what stands at a place: their "
+                "probabilities answer different questions"
+            )
+        if not self.same_words:
+            return "the vocabularies differ, so probabilities cannot be compared token by token" + (
+                "; what the same characters cost can" if self.stretches else ""
+            )
+        return None
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Places that belong together: (in one, in the other), in order."""
+        one, other = self.one, self.other
+        if self.same_ids and self.same_words:
+            return tuple((place, place) for place in range(len(one.ids)))
+        if self.same_words:
+            found = SequenceMatcher(None, one.sentence.ids, other.sentence.ids, autojunk=False)
+            blocks = found.get_matching_blocks()
+            pairs = {(a + n, b + n) for a, b, size in blocks for n in range(size)}
+            return tuple(sorted(pairs | {(len(one.ids) - 1, len(other.ids) - 1)}))
+        ends = [_ends(trace) for trace in (one, other)]
+        if None in ends or one.sentence.text != other.sentence.text:
+            return ()
+        left, right = ({end: n for n, end in enumerate(each or ())} for each in ends)
+        return tuple((left[end], right[end]) for end in sorted(left.keys() & right.keys()))
+
+    def beside(self, token: int) -> int | None:
+        """The place in the other that belongs to a place in the one; None where there is none."""
+        return dict(self.pairs).get(token % len(self.one.ids))
+
+    def divergences(self, token: int, place: int) -> tuple[float, float]:
+        """KL(one | other) and KL(other | one) of what is predicted at a pair, in nats."""
+        p, q = shares(self.one, token), shares(self.other, place)
+        return float(kl_divergence(p, q)), float(kl_divergence(q, p))
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """What the same characters cost, where both predict each token of one text."""
+        one, other = self.one, self.other
+        if not self.pairs or not (one.predicts and other.predicts) or self.same_words:
+            return ()
+        costs = [trace["surprisal"].double() for trace in (one, other)]
+        ends = _ends(one) or ()
+        return tuple(
+            Stretch(
+                text=one.sentence.text[ends[a] : ends[b]],
+                one=float(costs[0][a:b].sum()),
+                other=float(costs[1][u:v].sum()),
+            )
+            for (a, u), (b, v) in pairwise(self.pairs)
+        )
+
+
+def shares(trace: Trace, token: int) -> Tensor:
+    """(vocabulary,): the probabilities at one place, in float64."""
+    with torch.no_grad():
+        return torch.softmax(wide(trace.logits_at(token)).double(), dim=-1)
+
+
+def _words(tokenizer: Tokenizer) -> Any:
+    told = json.loads(tokenizer.to_json())
+    return told["model"].get("vocab"), [
+        (token["id"], token["content"]) for token in told["added_tokens"]
+    ]
+
+
+def _ends(trace: Trace) -> tuple[int, ...] | None:
+    """How many characters of the text have been read behind each token; None where unknown."""
+    if trace.run is None or trace.sentence.kind != "decoder":
+        return None
+    spans = trace.run.tokenizer.spans(trace.sentence.text)
+    if len(spans) + 1 != len(trace.ids):
+        return None
+    return (0, *(end for _, end in spans))

@@ -1,0 +1,27 @@
+"""The receipt of a film: a number that was kept while the model trained, beside its weights.
+
+Comes in: a trace of a checkpoint, a snapshot of the same update. Goes out: a receipt.
+"""
+
+from __future__ import annotations
+
+from pellucid.explain import ends
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.making import apply, at, constant, receipt, source_of
+from pellucid.explain.snapshots import Snapshot
+from pellucid.explain.tracing import Trace
+
+
+def film_receipt(trace: Trace, shot: Snapshot, token: int) -> Receipt:
+    """exp of the surprisal that was filmed, beside the probability that the weights give now."""
+    word = int(trace.ids[token + 1])
+    filmed = constant(float(shot.tensors["surprisal"][token]), "filmed surprisal")
+    return receipt(
+        trace,
+        title=f"p of {piece(trace, word)} at update {shot.step:,}, filmed and from the weights",
+        formula="exp(-filmed surprisal)",
+        expression=apply("exp", apply("neg", filmed)),
+        address=at("probabilities", token, word),
+        source=source_of(ends.of, 'torch.softmax(wide(trace["logits"])'),
+    )
