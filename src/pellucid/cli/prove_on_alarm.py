@@ -132,8 +132,10 @@ def _answer(arguments: argparse.Namespace, alarm: Alarm, result: Result) -> _Ans
     from dataclasses import asdict
 
     from pellucid.diagnosis import diagnose, history_of_run
+    from pellucid.display import folded
 
-    _say(arguments, ["", f"alarm: {alarm.why}; the run is stopped, and its state is saved"])
+    told = f"alarm: {alarm.why}; the run is stopped, and its state is saved"
+    _say(arguments, ["", *folded(told, 80)])
     findings = diagnose(history_of_run(alarm.folder))
     _say(arguments, [line for each in findings for line in ("", each.text())])
     result.facts |= {"alarm": alarm.why, "findings": [asdict(each) for each in findings]}
