@@ -131,7 +131,9 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
     eps = constant(module.eps, "eps")
     s = apply("div", constant(1.0), apply("sqrt", apply("add", squares, eps)))
     unit = apply("mul", own if mean is None else apply("sub", own, mean), s)
-    passed: Expression = apply("mul", gain, number(trace, at(f"{address}.grad", token, feature), "g"))
+    passed: Expression = apply(
+        "mul", gain, number(trace, at(f"{address}.grad", token, feature), "g")
+    )
     formula = "s (gain g - unit mean(gain g unit))"
     if mean is not None:
         passed = apply("sub", passed, apply("div", product(gain_vector, g), n))
