@@ -5,7 +5,7 @@ Comes in and goes out: what torch takes and gives. It knows nothing of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -28,6 +28,19 @@ def named_modules(module: nn.Module) -> dict[str, nn.Module]:
 def backward(loss: torch.Tensor) -> None:
     """`loss.backward()`."""
     cast("Any", loss).backward()
+
+
+def gradients(
+    made: torch.Tensor, of: Sequence[torch.Tensor], arriving: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    """`torch.autograd.grad`: None for what `made` does not depend on."""
+    return torch.autograd.grad(made, of, arriving, allow_unused=True)
+
+
+def length(x: torch.Tensor) -> float:
+    """The root of the sum of squares, summed in float32 at least."""
+    norm = cast("Any", torch.linalg).vector_norm
+    return float(norm(x.detach(), dtype=torch.promote_types(x.dtype, torch.float32)))
 
 
 def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:

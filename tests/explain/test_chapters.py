@@ -71,7 +71,7 @@ def all_chapters(trace: Trace) -> Iterator[Chapter]:
     if len(trace.sides) == 2:
         places += [Place(layer=1, head=2, cross=True, other=3), Place(stack="encoder", token=3)]
     for entry in CHAPTERS:
-        for place in places:
+        for place in places[1:2] if entry.once else places:
             if entry.id == "lens" and (place.stack == "encoder" or not trace.model.has_head):
                 continue
             if entry.id == "probabilities" and not trace.model.has_head:
@@ -146,7 +146,9 @@ def test_receipts_of_float32_agree_within_a_hundred_thousandth_of_their_scale(na
     for chapter in all_chapters(trace):
         for receipt in chapter.receipts:
             assert receipt.agrees
-            assert 1e-5 <= receipt.tolerance * max(1.0, abs(receipt.model)) < 1e-3
+            allowed = receipt.tolerance * max(1.0, abs(receipt.model))
+            # gradients are small, and judged by their own size
+            assert (1e-5 if chapter.part == "forward" else 0) <= allowed < 1e-3
 
 
 def test_in_bfloat16_the_tolerance_is_its_own_and_said() -> None:

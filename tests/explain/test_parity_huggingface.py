@@ -103,3 +103,24 @@ def test_the_three_attentions_of_t5_are_those_of_transformers(tmp_path: Path) ->
     check_heads(trace, "E", said.encoder_attentions)
     check_heads(trace, "L", said.decoder_attentions)
     check_heads(trace, "L", said.cross_attentions, "cross.")
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "LlamaForCausalLM", "Gemma2ForCausalLM"])
+def test_all_gradients_together_are_as_long_as_those_of_transformers(
+    kind: str, tmp_path: Path
+) -> None:
+    settings, numbers = MODELS[kind]
+    model = published(tmp_path / "model", kind, settings, numbers).double()
+    run = pellucid.load(tmp_path / "model")
+    run.model.double()
+    trace = pellucid.trace(run, "the quick fox")
+    said = model(trace.ids[None], labels=trace.ids[None], output_hidden_states=True)
+    for state in said.hidden_states[:-1]:
+        state.retain_grad()
+    said.loss.backward()
+    back = trace.backward()
+    norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
+    assert back.norm == pytest.approx(float(norm), rel=1e-6)
+    for layer, state in enumerate(said.hidden_states[:-1]):
+        _close(back[f"L{layer}.residual.grad"], state.grad[0])
+    _close(back["token_embedding.weight.grad"], model.get_input_embeddings().weight.grad)

@@ -265,6 +265,66 @@ def test_a_link_says_all_that_is_chosen(opened: Open) -> None:
     assert "gone" in page.get_attribute('[data-head="L1.H0"]', "class")
 
 
+def test_the_way_back_is_on_the_rail_and_a_weight_can_be_chosen(
+    opened: Open, session: Session
+) -> None:
+    page = opened("#t=3&l=1")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("b")
+    page.wait_for_selector("[data-chapter=backward][aria-current=step]")
+    page.wait_for_selector("[data-gradient]")
+    read = trace(session.shelf.load("run0"), SENTENCE)
+    shown = page.eval_on_selector_all("[data-gradient]", "b => b.map(e => +e.dataset.gradient)")
+    lengths = [float(read[f"L{n}.residual.grad"].norm()) for n in (1, 2)]
+    assert shown == pytest.approx(lengths, rel=1e-5)
+    page.click("[data-chapter=update]")
+    page.wait_for_selector("#weight")
+    page.select_option("#weight", "feed_forward.up.weight")
+    settled(page)
+    page.fill("#row", "5")
+    page.keyboard.press("Tab")
+    settled(page)
+    at = "decoder.blocks.1.feed_forward.up.weight"
+    article = f'.receipt[data-address="{at}.next[5, 0]"]'
+    page.wait_for_selector(article)
+    model = page.get_attribute(f"{article} [data-number=model]", "data-exact")
+    assert float(model) == pytest.approx(float(read[f"{at}.next"][5, 0]), rel=1e-5)
+    assert page.locator(".receipt.differs").count() == 0
+    assert "w=feed_forward.up.weight&r=5" in page.evaluate("location.hash")
+
+
+def test_a_large_model_goes_back_when_it_is_asked_to_and_can_be_stopped(
+    opened: Open, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pellucid.explain import gradients
+
+    monkeypatch.setattr(gradients, "LARGE", 10)
+    page = opened("#s=the+ox&chapter=gradients", wait=False)
+    page.wait_for_selector(".gate button")
+    settled(page)
+    assert page.locator("[data-gradient]").count() == 0
+    run = session.shelf.load("run0")
+    entered, let = threading.Event(), threading.Event()
+
+    def slow(_: Any, given: Any) -> None:
+        entered.set()
+        assert let.wait(30)
+
+    handle = run.model.decoder.blocks[1].register_forward_pre_hook(slow)
+    page.click(".gate button")
+    page.wait_for_selector(".gate progress")
+    assert entered.wait(30)
+    until(page, "document.querySelector('.gate').textContent.includes('1 of 4')")
+    page.click(".gate button")
+    page.wait_for_timeout(500)  # until the server has seen that nobody waits
+    let.set()
+    page.wait_for_selector(".gate progress", state="detached")
+    handle.remove()
+    page.click(".gate button")
+    page.wait_for_selector("#focus .lead")
+    page.wait_for_selector("[data-gradient]")
+
+
 def test_taking_a_head_away_shows_what_torch_says_changed(opened: Open, session: Session) -> None:
     page = opened("#l=1&h=0&t=5")
     page.click("[data-key=ablate]")

@@ -64,6 +64,17 @@ def test_what_does_not_matter_to_a_chapter_is_no_part_of_its_key(page: OnePage) 
     assert "layer" not in axes["loss"]
 
 
+def test_the_way_back_is_in_the_file_and_what_is_slow_at_one_place(page: OnePage) -> None:
+    said = held(page)
+    keys = list(said["answers"])
+    assert set(said["bodies"][said["answers"]["backward"]]["stacks"]) == {"decoder"}
+    for chapter in ("nudge", "after-update"):
+        assert len([key for key in keys if key.startswith(f"{chapter} ")]) == 1
+    assert {"weight", "row", "column", "layer"} <= set(said["axes"]["nudge"])
+    assert said["axes"]["after-update"] == ["token", "stack"]
+    assert len({key for key in keys if key.startswith("gradients ")}) > 2
+
+
 def test_full_holds_every_head_at_every_token(session: Session) -> None:
     said = held(one_page(session, Reading("run0", "", "a"), full=True))
     keys = [key for key in said["answers"] if key.startswith("scores ")]

@@ -282,6 +282,48 @@ def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -
         session_of(folder).shelf.load("run0")
 
 
+def test_the_way_back_is_told_by_layer_and_weight(session: Session, reading: Any) -> None:
+    seen = ask(session, "overview", reading)
+    assert seen["backward"]["there"]
+    assert not seen["backward"]["large"]
+    said = ask(session, "backward", reading)
+    read = trace(session.shelf.load("run0"), SENTENCE)
+    lengths = [float(read[f"L{n}.residual.grad"].norm()) for n in range(3)]
+    assert said["stacks"]["decoder"] == pytest.approx(lengths, rel=1e-5)
+    assert ["token_embedding.weight", 258, 16] in said["weights"]
+    place = {"layer": 1, "weight": "attention.key.weight", "row": 2, "column": 3}
+    told = ask(session, "chapter", reading, chapter="update", place=place)
+    assert "decoder.blocks.1.attention.key.weight[2, 3]" in told["sentence"]
+    with pytest.raises(PellucidError, match="too long a name"):
+        ask(session, "chapter", reading, chapter="update", place={"weight": "x" * 400})
+
+
+def test_how_far_the_way_back_is_can_be_asked_meanwhile_and_it_stops(trained: Path) -> None:
+    session = session_of(trained)
+    reading = {"run": "run0", "checkpoint": "", "sentence": "the ox sat"}
+    ask(session, "overview", reading)
+    event, told = threading.Event(), []
+    run = session.shelf.load("run0")
+
+    def slow(_: Any, given: Any) -> None:
+        told.append(ask(session, "progress", reading))
+        event.set()  # the browser has gone: the next layer is not entered
+
+    handle = run.model.decoder.blocks[1].register_forward_pre_hook(slow)
+    stop.set(event)
+    try:
+        with pytest.raises(Stopped):
+            ask(session, "backward", reading)
+    finally:
+        stop.set(None)
+        handle.remove()
+    assert told == [{"done": 1, "of": 4}]
+    assert ask(session, "progress", reading) == {"done": 0, "of": 0}
+    assert not ask(session, "overview", reading)["backward"]["done"]
+    ask(session, "backward", reading)
+    assert ask(session, "overview", reading)["backward"]["done"]
+
+
 def test_a_place_defaults_to_the_last_token(session: Session, reading: Any) -> None:
     assert ask_of({"kind": "overview", "reading": reading}).place == Place()
 

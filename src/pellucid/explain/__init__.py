@@ -1,13 +1,24 @@
 """A run and a sentence in; every number of its way through the model out. Knows no screen.
 
-`trace` gives numbers by address; `read_sentence` the prediction at every position, and what each
-token cost; `film` keeps what a sentence looks like inside while a model is trained.
+`trace` gives numbers by address, and `trace(...).backward()` their gradients; `read_sentence` the
+prediction at every position, and what each token cost; `film` keeps what a sentence looks like
+inside while a model is trained.
 """
 
 from pellucid.explain.asking import trace
 from pellucid.explain.filming import film
+from pellucid.explain.gradients import Gradients
 from pellucid.explain.reading import Reading, TokenReading, read_sentence
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.tracing import Trace
 
-__all__ = ["Reading", "Sentence", "TokenReading", "Trace", "film", "read_sentence", "trace"]
+__all__ = [
+    "Gradients",
+    "Reading",
+    "Sentence",
+    "TokenReading",
+    "Trace",
+    "film",
+    "read_sentence",
+    "trace",
+]

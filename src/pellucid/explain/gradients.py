@@ -39,6 +39,7 @@ from pellucid.explain.stretches import Back, Stretch, Watch, apart, back, leaf, 
 from pellucid.maths import cross_entropy_grad
 from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.model.attention import split_heads
+from pellucid.typed import gradients, length
 
 if TYPE_CHECKING:
     from pellucid.explain.tracing import Trace
@@ -68,8 +69,8 @@ class Gradients:
         weights = dict(trace.model.named_parameters())
 
         def take(name: str, grad: Tensor) -> None:
-            self.norms[name] = _length(grad)
-            self.sizes[name] = _length(weights[name])
+            self.norms[name] = length(grad)
+            self.sizes[name] = length(weights[name])
 
         with torch.no_grad():
             self._arriving = walk(trace, take, watch)
@@ -83,7 +84,7 @@ class Gradients:
     @property
     def norm(self) -> float:
         """The length of all parameters' gradients together: what clipping looks at."""
-        return float(torch.tensor(list(self.norms.values()), dtype=torch.float64).norm())
+        return length(torch.tensor(list(self.norms.values()), dtype=torch.float64))
 
     def stream(self, side: Side) -> list[Tensor]:
         """What reaches the stream before each block and behind the last: (time, d_model) each."""
@@ -243,12 +244,7 @@ class Gradients:
             run = heard(passed, number, state, apart(passed.encoded), apart=True)
             made = run.tensors.pop("made")
             wanted = run.tensors | _of_looks(run)
-            found = torch.autograd.grad(
-                made,
-                list(wanted.values()),
-                self._arriving[Stretch(side, number)],
-                allow_unused=True,
-            )
+            found = gradients(made, list(wanted.values()), self._arriving[Stretch(side, number)])
         there = {name: grad for name, grad in zip(wanted, found, strict=True) if grad is not None}
         for name, look in run.looks.items():
             kind = f"{name}." if name else ""
@@ -271,10 +267,6 @@ def _scale(trace: Trace, place: Address) -> float:
     """How much a head counts: what comes back to its weights passes that too."""
     assert place.head is not None
     return trace.scales.get(HeadPlace(place.side, place.layer, place.head, place.cross), 1.0)
-
-
-def _length(x: Tensor) -> float:
-    return float(torch.linalg.vector_norm(x.detach(), dtype=torch.float64))
 
 
 def _why_none(trace: Trace, name: str) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from pellucid.explain.ends import loss_of
 from pellucid.explain.passage import ONE_AT_A_TIME, Side, StackPass, evaluating, scaled
 from pellucid.model import Encoded, NoCache
+from pellucid.typed import gradients
 
 if TYPE_CHECKING:
     from pellucid.explain.tracing import Trace
@@ -109,21 +110,20 @@ def back(trace: Trace, stretch: Stretch, arriving: Tensor | None) -> Back:
             again = _end(trace, passed, priced=stretch.side == trace.side)
         noted = list(again.noted.values())
         encoded = [] if again.encoded is None else [again.encoded]
-        found = torch.autograd.grad(
+        found = gradients(
             again.made,
             [again.entered, *noted, *encoded, *wanted.values()],
             None if arriving is None else arriving.to(again.made.dtype),
-            allow_unused=True,
         )
     of_noted, rest = found[1 : 1 + len(noted)], found[1 + len(noted) :]
     return Back(
-        entering=found[0],
+        entering=cast("Tensor", found[0]),
         parameters={
-            name: cast("Tensor", grad)
+            name: grad
             for name, grad in zip(wanted, rest[len(encoded) :], strict=True)
             if grad is not None
         },
-        noted=dict(zip(again.noted, of_noted, strict=True)),
+        noted=cast("dict[str, Tensor]", dict(zip(again.noted, of_noted, strict=True))),
         encoded=rest[0] if encoded else None,
     )
 

@@ -1,14 +1,15 @@
-"""One step of AdamW from a sentence's gradient: of one weight matrix, or of a copy of the model.
+"""One step of the optimiser from a sentence's gradient: of one weight, or of a copy of the model.
 
     trace["decoder.blocks.2.attention.query.weight.next"][4, 3]   the weight after the step
     trace["after_update.loss"]                                    of the sentence, all weights moved
 
-Comes in: a trace. Goes out: what torch's own AdamW makes of its weights; `.m` and `.v` are its
-moments after the step. It does not know how they are shown. The model itself is not moved.
+Comes in: a trace. Goes out: what the optimiser itself makes of the weights; `.m` and `.v` are its
+moments after the step, `.direction` is what Muon moves along. It does not know how they are shown.
+The model itself is not moved.
 
-Of a run that AdamW trains, learning rate, decay, clipping and moments are those of the checkpoint:
+Of a run, the optimiser, its learning rate, decay, clipping and memory are those of the checkpoint:
 the step is the one that would come next, were this sentence the batch. Of other models it is the
-first step from zero state, with the numbers that torch's AdamW has by default.
+first step of AdamW from zero state, with the numbers that torch has by default.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,7 +29,8 @@ from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain.addresses import Shape
 from pellucid.explain.stretches import Watch, walk
-from pellucid.optim import assemble_schedule, group
+from pellucid.maths import newton_schulz
+from pellucid.optim import Gate, assemble_optimiser, assemble_schedule, group
 from pellucid.runs import Run
 from pellucid.runs.folder import RunFolder, is_published
 from pellucid.runs.load import read_plan
@@ -36,36 +38,37 @@ from pellucid.runs.load import read_plan
 if TYPE_CHECKING:
     from pellucid.explain.tracing import Trace
 
-_PARTS = ("m", "v", "next")
+_PARTS = ("m", "v", "direction", "next")
+Kind = Literal["AdamW", "Muon", "other"]
+#: What an optimiser leaves behind a step, by its kind.
+_LEFT: dict[Kind, tuple[str, ...]] = {
+    "AdamW": ("m", "v", "next"),
+    "Muon": ("m", "direction", "next"),
+    "other": ("next",),
+}
 _PART = re.compile(rf"(.+)\.({'|'.join(_PARTS)})\Z")
 _AFTER = "after_update."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How AdamW moves one parameter: `step` is the number of this step, from 1.
+    """How one parameter is moved: `step` is the number of this step, from 1.
 
-    `told` says in words where the numbers are from; `m` and `v` are None in the zero state.
+    `told` says in words where the numbers are from; `m` and `v` are None in the zero state. Muon
+    has its momentum as `beta1`. Of an optimiser of another kind the learning rate alone is said.
     """
 
+    kind: Kind
     learning_rate: float
-    beta1: float
-    beta2: float
-    eps: float
-    weight_decay: float
     step: int
     clip_norm: float | None
     told: str
+    beta1: float = 0.0
+    beta2: float = 0.0
+    eps: float = 0.0
+    weight_decay: float = 0.0
     m: Tensor | None = None
     v: Tensor | None = None
-
-
-class Stepped(NamedTuple):
-    """A parameter and its moments after a step."""
-
-    m: Tensor
-    v: Tensor
-    next: Tensor
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ def of(trace: Trace, name: str) -> Tensor | None:
     told = _PART.match(name)
     if told is None or told[1] not in dict(trace.model.named_parameters()):
         return None
-    return getattr(stepped(trace, told[1], trace[f"{told[1]}.grad"]), told[2])
+    return stepped(trace, told[1], trace[f"{told[1]}.grad"]).get(told[2])
 
 
 def addresses(trace: Trace) -> dict[str, Shape]:
@@ -105,62 +108,105 @@ def addresses(trace: Trace) -> dict[str, Shape]:
 
 
 def settings(trace: Trace, name: str) -> Settings:
-    """How AdamW would move a parameter of a trace's model next."""
+    """How a parameter of a trace's model would be moved next."""
     run = trace.run
     if run is None or is_published(run.folder):
-        return _first("this model came without an optimiser's memory")
-    kind = _adamw(run.config.optimiser, name, trace.model)
-    if kind is None:
-        moved_by = type(run.config.optimiser).__name__
-        return _first(f"this run moves this weight with {moved_by}, and not with AdamW")
+        return _first()
     memory = _memory(run)
-    groups = group(trace.model.named_parameters()).every
-    decays = any(each.decays and name in each.parameters for each in groups)
-    m, v = (memory.tensors.get(f"{name}::{key}") for key in ("exp_avg", "exp_avg_sq"))
-    there = m is not None and v is not None
-    return Settings(
-        learning_rate=kind.learning_rate * memory.factor,
-        beta1=kind.betas[0],
-        beta2=kind.betas[1],
-        eps=kind.eps,
-        weight_decay=kind.weight_decay if decays else 0.0,
-        step=memory.step + 1 if there else 1,
-        clip_norm=run.config.training.clip_norm,
-        told=f"the optimiser's memory is that of the run after {memory.step:,} updates, with its "
-        f"learning rate, decay and clipping"
+    there = any(key.startswith(f"{name}::") for key in memory.tensors)
+    groups = group(trace.model.named_parameters())
+    decays = any(each.decays and name in each.parameters for each in groups.every)
+    told = (
+        f"the optimiser's memory is that of the run after {memory.step:,} updates, with its "
+        "learning rate, decay and clipping"
         if there
-        else "first step from zero state: the checkpoint remembers nothing of this weight",
-        m=m if there else None,
-        v=v if there else None,
+        else "first step from zero state: the checkpoint remembers nothing of this weight"
+    )
+    known: dict[str, Any] = {
+        "step": memory.step + 1 if there else 1,
+        "clip_norm": run.config.training.clip_norm,
+        "told": told,
+    }
+    optimiser = run.config.optimiser
+    if isinstance(optimiser, config.Muon):
+        if name in groups.hidden.parameters:
+            return Settings(
+                kind="Muon",
+                learning_rate=optimiser.learning_rate * memory.factor,
+                beta1=optimiser.momentum,
+                weight_decay=optimiser.weight_decay,
+                m=memory.tensors.get(f"{name}::momentum"),
+                **known,
+            )
+        optimiser = optimiser.rest
+    rate = optimiser.learning_rate * memory.factor
+    if not isinstance(optimiser, config.AdamW):
+        return Settings(kind="other", learning_rate=rate, **known)
+    return Settings(
+        kind="AdamW",
+        learning_rate=rate,
+        beta1=optimiser.betas[0],
+        beta2=optimiser.betas[1],
+        eps=optimiser.eps,
+        weight_decay=optimiser.weight_decay if decays else 0.0,
+        m=memory.tensors.get(f"{name}::exp_avg"),
+        v=memory.tensors.get(f"{name}::exp_avg_sq"),
+        **known,
     )
 
 
-def stepped(trace: Trace, name: str, gradient: Tensor) -> Stepped:
-    """What torch's AdamW makes of a parameter, its gradient clipped as the run clips.
+def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
+    """A parameter behind the step of its own optimiser, and what that remembers then.
 
     Source:
-        Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
+        Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
+        al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
-    how = settings(trace, name)
+    how, run = settings(trace, name), trace.run
     moved = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
+    moved.grad = gradient.clone()
     with torch.enable_grad():
-        moved.grad = gradient / divisor(trace, how)
-        optimiser = torch.optim.AdamW(
-            [moved],
-            lr=how.learning_rate,
-            betas=(how.beta1, how.beta2),
-            eps=how.eps,
-            weight_decay=how.weight_decay,
-        )
-        if how.m is not None and how.v is not None:
-            optimiser.state[moved] = {
-                "step": torch.tensor(float(how.step - 1)),
-                "exp_avg": how.m.to(moved, copy=True),
-                "exp_avg_sq": how.v.to(moved, copy=True),
-            }
-        optimiser.step()
-    state = optimiser.state[moved]
-    return Stepped(state["exp_avg"], state["exp_avg_sq"], moved.detach())
+        if run is None or is_published(run.folder):
+            optimiser = torch.optim.AdamW([moved])
+            cast("Any", optimiser).step()
+            left: dict[str, Tensor] = dict(optimiser.state[moved])
+        else:
+            left = _as_the_run(run, name, moved, divisor(trace, how))
+    found = {"next": moved.detach()}
+    for key, part in (("exp_avg", "m"), ("momentum", "m"), ("exp_avg_sq", "v")):
+        if key in left and part in _LEFT[how.kind]:
+            found[part] = left[key]
+    if how.kind == "Muon":
+        found["direction"] = _direction(trace, gradient / divisor(trace, how), found["m"], how)
+    return found
+
+
+def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dict[str, Tensor]:
+    """One step of the run's own optimiser on one parameter; what it remembers of it then."""
+    memory = _memory(run)
+    optimiser = assemble_optimiser(run.config.optimiser, [(name, moved)])
+    optimiser.load_state_tensors(
+        {
+            key: value.clone() if key.endswith("::step") else value.to(moved, copy=True)
+            for key, value in memory.tensors.items()
+            if key.startswith(f"{name}::")
+        }
+    )
+    nothing = torch.zeros((), device=moved.device)
+    gate = Gate(norm=nothing, divisor=nothing + divided, blocked=nothing)
+    optimiser.step(gate, memory.factor)
+    return {key.rpartition("::")[2]: each for key, each in optimiser.state_tensors().items()}
+
+
+def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tensor:
+    """What Muon moves along: the look-ahead, its singular values brought near one."""
+    assert trace.run is not None
+    optimiser = trace.run.config.optimiser
+    assert isinstance(optimiser, config.Muon)
+    ahead = (gradient + how.beta1 * m)[None]
+    narrow = ahead.bfloat16() if ahead.dtype == torch.float32 else ahead
+    made = cast("Tensor", newton_schulz(narrow, steps=optimiser.newton_schulz_steps))
+    return made[0].to(gradient.dtype)
 
 
 def divisor(trace: Trace, how: Settings) -> float:
@@ -175,19 +221,20 @@ def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace
     weights = dict(moved.named_parameters())
 
     def take(name: str, grad: Tensor) -> None:
-        weights[name].data.copy_(stepped(trace, name, grad).next)
+        weights[name].data.copy_(stepped(trace, name, grad)["next"])
 
     with torch.no_grad():
         walk(trace, take, watch)
     return type(trace)(moved, trace.sentence, run=trace.run, scales=trace.scales)
 
 
-def _first(why: str) -> Settings:
+def _first() -> Settings:
     """The first step, with the numbers that torch's AdamW has by default."""
     default: dict[str, Any] = {
         name: each.default for name, each in inspect.signature(torch.optim.AdamW).parameters.items()
     }
     return Settings(
+        kind="AdamW",
         learning_rate=default["lr"],
         beta1=default["betas"][0],
         beta2=default["betas"][1],
@@ -195,21 +242,9 @@ def _first(why: str) -> Settings:
         weight_decay=default["weight_decay"],
         step=1,
         clip_norm=None,
-        told=f"first step from zero state: {why}; learning rate, betas, eps and decay are those "
-        "that torch's AdamW has by default",
+        told="first step from zero state: this model came without an optimiser's memory; learning "
+        "rate, betas, eps and decay are those that torch's AdamW has by default",
     )
-
-
-def _adamw(optimiser: config.Optimiser, name: str, model: nn.Module) -> config.AdamW | None:
-    """What moves a parameter, where it is AdamW."""
-    match optimiser:
-        case config.AdamW():
-            return optimiser
-        case config.Muon(rest=rest):
-            hidden = group(model.named_parameters()).hidden.parameters
-            return None if name in hidden else rest
-        case _:
-            return None
 
 
 def _memory(run: Run) -> _Memory:

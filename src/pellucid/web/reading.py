@@ -21,6 +21,7 @@ from pellucid.explain.gradients import is_large
 from pellucid.explain.passage import Side
 from pellucid.explain.stretches import Watch
 from pellucid.runs import Run
+from pellucid.typed import length
 from pellucid.web.asks import Scale
 from pellucid.web.told import Heading, Told
 
@@ -126,7 +127,7 @@ class Traced:
     def gradients(self, stack: str) -> Sequence[float]:
         """The lengths of what reaches the stream before each layer and at last."""
         back = self.trace.backward()
-        return [float(grad.double().norm()) for grad in back.stream(cast("Side", stack))]
+        return [length(grad) for grad in back.stream(cast("Side", stack))]
 
     def parameters(self) -> Mapping[str, Sequence[int]]:
         """Shapes of all weights with a gradient, by name."""

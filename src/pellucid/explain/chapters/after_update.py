@@ -47,9 +47,9 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=20,
         part="update",
         title="After the step",
-        sentence=f"One step of all weights, on a copy, and the sentence again: {piece(trace, came)} "
-        f"after {pieces[token]!r} ({token}) goes from {one:.4f} to {other:.4f}, the loss from "
-        f"{loss:.4f} to {now:.4f}.",
+        sentence="One step of all weights, on a copy, and the sentence again: "
+        f"{piece(trace, came)} after {pieces[token]!r} ({token}) goes from {one:.4f} to "
+        f"{other:.4f}, the loss from {loss:.4f} to {now:.4f}.",
         pictures=(
             Table(
                 title=f"what changed most after {pieces[token]!r} ({token})",

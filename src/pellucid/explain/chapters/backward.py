@@ -44,8 +44,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=14,
         part="backward",
         title="Backward",
-        sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, came)}, with a probability of "
-        f"{1 + float(error[came]):.4f}. Its logit should rise, by the {-float(error[came]):.4f} "
+        sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, came)}, with a probability "
+        f"of {1 + float(error[came]):.4f}. Its logit should rise, by the {-float(error[came]):.4f} "
         f"that it lacks to 1; each other should fall by what it was given. All of it sums to 0.",
         pictures=(
             Bars(

@@ -17,6 +17,7 @@ from pellucid.explain.receipts.gradients import (
 )
 from pellucid.explain.tracing import Trace
 from pellucid.explain.writing import why_not
+from pellucid.typed import length
 
 
 def build(trace: Trace, place: Place) -> Chapter:
@@ -47,7 +48,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             Bars(
                 title="length of dL/dh, from the loss back to the embedding",
                 names=tuple(name for name, _ in lengths),
-                values=tuple(length for _, length in lengths),
+                values=tuple(each for _, each in lengths),
                 unit="‖dL/dh‖",
             ),
             _table(trace, chosen),
@@ -66,7 +67,7 @@ def stream_norms(trace: Trace) -> list[tuple[str, float]]:
     """Each state's address and the length of what reaches it, from the loss to the ids."""
     back = trace.backward()
     return [
-        (f"{letter_of(side)}{place}.residual", float(grad.double().norm()))
+        (f"{letter_of(side)}{place}.residual", length(grad))
         for side in reversed(trace.sides)
         for place, grad in reversed(list(enumerate(back.stream(side))))
     ]

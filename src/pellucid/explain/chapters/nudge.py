@@ -79,12 +79,12 @@ def _along(trace: Trace, weight: ChosenWeight, here: float, gradient: float) -> 
     """The loss for larger moves, where it bends away from the straight line."""
     size = float(trace[weight.name].double().square().mean().sqrt())
     moves = [size * 2 * n / _EACH_WAY for n in range(-_EACH_WAY, _EACH_WAY + 1)]
-    measured = nudging.losses(trace, weight, moves)
+    changed = [loss - here for loss in nudging.losses(trace, weight, moves)]
     return Lines(
-        title="the loss as this weight alone moves, and what its gradient says of it",
+        title="what the loss changes by as this weight alone moves, and by its gradient",
         names=("measured", "by the gradient"),
         x=tuple(moves),
-        series=(tuple(measured), tuple(here + gradient * move for move in moves)),
+        series=(tuple(changed), tuple(gradient * move for move in moves)),
         x_unit="move",
         unit="nats",
     )

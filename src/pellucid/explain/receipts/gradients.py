@@ -33,10 +33,10 @@ from pellucid.explain.tracing import Trace
 from pellucid.explain.writing import sums
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import MultiHeadAttention, Transformer
-from pellucid.typed import to_list
+from pellucid.typed import length, to_list
 
 #: Where torch goes back: the number that each receipt here is held against.
-AUTOGRAD = source_of(back, "torch.autograd.grad(")
+AUTOGRAD = source_of(back, "found = gradients(")
 #: Linear layers of a block: what they are given and what they make, by the name of the weight.
 _GIVEN_AND_MADE = {
     "attention.query": ("attention.in", "attention.query"),
@@ -208,10 +208,8 @@ def _given_and_made(
     """The address of the column that a linear layer was given, and of what it made."""
     inside = f"{chosen.side}.blocks.{chosen.layer}."
     here, letter = layer.removeprefix(inside), chosen.layer_name
-    if (
-        not layer.startswith(inside)
-        or type(trace.model.get_submodule(layer)) is not torch.nn.Linear
-    ):
+    module = trace.model.get_submodule(layer)
+    if not layer.startswith(inside) or type(module) is not torch.nn.Linear:
         return None
     if here == "attention.output":
         attention = trace.model.get_submodule(f"{inside}attention")
@@ -237,7 +235,7 @@ def length_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         expression=apply("sqrt", product(parts, parts)),
         address=address,
         source=AUTOGRAD,
-        model=float(trace[address].double().norm()),
+        model=length(trace[address]),
         least=0.0,
     )
 

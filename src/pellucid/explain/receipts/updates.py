@@ -25,6 +25,41 @@ from pellucid.explain.receipts.making import (
 from pellucid.explain.tracing import Trace
 from pellucid.explain.updating import Settings
 from pellucid.maths.optimisers import adamw_step
+from pellucid.optim import Muon
+
+
+def momentum_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+    """Muon's m <- mu m + g."""
+    gradient, spelled = _clipped(trace, weight, how)
+    before = constant(_at(how.m, weight), "m before")
+    return receipt(
+        trace,
+        title="m: the sum of all gradients, in which older ones fade",
+        formula=f"μ × m + {spelled}",
+        expression=apply("add", apply("mul", constant(how.beta1, "μ"), before), gradient),
+        address=weight.at(".m"),
+        source=source_of(Muon, "momentum = torch.stack(buffers) * mu + grads"),
+        least=0.0,
+    )
+
+
+def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+    """w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) d."""
+    rows, columns = trace[weight.name].shape
+    w, lr = number(trace, weight.at(), "w"), constant(how.learning_rate, "lr")
+    kept = apply("sub", constant(1.0), apply("mul", lr, constant(how.weight_decay, "decay")))
+    tall = constant(max(1.0, rows / columns), "max(1, rows / columns)")
+    rate = apply("mul", lr, apply("sqrt", tall))
+    moved = apply("mul", rate, number(trace, weight.at(".direction"), "d"))
+    return receipt(
+        trace,
+        title=f"{weight.at()} after the step",
+        formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
+        expression=apply("sub", apply("mul", w, kept), moved),
+        address=weight.at(".next"),
+        source=source_of(Muon, "moved = weights * (1 - lr"),
+        least=0.0,
+    )
 
 
 def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[Receipt, Receipt]:

@@ -1,0 +1,278 @@
+"""The way back is torch's own: `loss.backward()` on a copy of the model is the witness."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pellucid
+from pellucid import config
+from pellucid.explain import Trace, gradients, trace
+from pellucid.explain.chapter import Place
+from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.ends import loss_of
+from pellucid.explain.stretches import Stretch, trained, walk
+from pellucid.maths import linear_head_grads
+from pellucid.model import Transformer, assemble_trained
+from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
+from support.traced import MODELS, traced
+
+#: of each kind of stack one; every model is gone through in `test_every_family`
+NAMES = [
+    "preset gpt2",
+    "preset gemma2-2b",
+    "preset t5-small",
+    "grouped",
+    "post-norm",
+    "alibi",
+    "bucketed",
+    "shaw with values",
+    "linear",
+    "memory",
+    "sinks",
+    "parallel",
+    "deep norm",
+    "weight norm",
+    "busy head",
+    "tied and scaled",
+    "pair original",
+    "pair grouped, rotary, sandwich",
+]
+
+
+def plain(found: Trace) -> Transformer:
+    """A copy of the model on which the sentence's loss was sent back by torch alone."""
+    model = copy.deepcopy(found.model)
+    source = found.sentence.source_ids
+    encoded = None if source is None else model.encode(torch.tensor([source]))
+    loss_of(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    return model
+
+
+def grads(model: nn.Module) -> dict[str, Tensor]:
+    """What torch left in `.grad`."""
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_norms_and_gradients_are_those_of_loss_backward(name: str) -> None:
+    found = traced(build(MODELS[name]))
+    back, expected = found.backward(), grads(plain(found))
+    assert back.norms.keys() == expected.keys()
+    for each, grad in expected.items():
+        assert back.norms[each] == pytest.approx(float(grad.norm()), rel=1e-9, abs=1e-15), each
+        torch.testing.assert_close(back[f"{each}.grad"], grad, rtol=1e-9, atol=1e-14)
+    whole = torch.nn.utils.get_total_norm(expected.values())
+    assert back.norm == pytest.approx(float(whole), rel=1e-12)
+    listed = back.addresses()
+    assert {at: tuple(back[at].shape) for at in listed} == listed
+    assert {"grad_norm", "error", "L0.residual.grad", "logits.grad"} <= listed.keys()
+
+
+@pytest.mark.parametrize("name", ["preset gpt2", "preset qwen3-0.6b", "alibi", "pair t5"])
+def test_in_float32_too(name: str) -> None:
+    found = traced(build(MODELS[name], double=False))
+    for each, grad in grads(plain(found)).items():
+        torch.testing.assert_close(found[f"{each}.grad"], grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rotary", "post-norm", "pair original"])
+def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
+    found = traced(build(MODELS[name]))
+    model = copy.deepcopy(found.model)
+    heard: dict[str, Tensor] = {}
+
+    def keep(at: str) -> Any:
+        def hook(_: Any, given: Any, made: Tensor) -> None:
+            made.register_hook(lambda grad: heard.__setitem__(at, grad[0]))
+
+        return hook
+
+    for number, block in enumerate(model.decoder.blocks):
+        block.register_forward_hook(keep(f"L{number + 1}.residual"))
+        block.attention.register_forward_hook(keep(f"L{number}.attention"))
+        block.attention.query.register_forward_hook(keep(f"L{number}.attention.query"))
+        block.feed_forward_norm.register_forward_hook(keep(f"L{number}.feed_forward_norm"))
+    source = found.sentence.source_ids
+    encoded = None if source is None else model.encode(torch.tensor([source]))
+    loss_of(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    assert len(heard) == 8
+    for at, grad in heard.items():
+        torch.testing.assert_close(found[f"{at}.grad"], grad, rtol=1e-9, atol=1e-15)
+
+
+def test_scores_that_a_fused_kernel_never_forms_give_queries_the_gradient_they_have() -> None:
+    found = traced(build(VARIANTS["grouped"]))
+    for head in range(4):
+        at = f"L1.H{head}"
+        through = found[f"{at}.scores.grad"] @ found[f"{at}.k"] / 4**0.5
+        torch.testing.assert_close(through, found[f"{at}.q.grad"])
+    silent = found.with_heads({(1, 2): 0.5})
+    through = silent["L1.H2.scores.grad"] @ silent["L1.H2.k"] / 4**0.5
+    torch.testing.assert_close(through, silent["L1.H2.q.grad"])
+
+
+def test_a_tied_table_is_reached_by_two_ways_and_differs_in_rows_that_were_read() -> None:
+    found = traced(build(VARIANTS["tied and scaled"]))
+    x, ids = found["hidden"][:-1], found.ids
+    nothing = torch.zeros(23, dtype=torch.float64)
+    table = found["token_embedding.weight"]
+    _, as_head, _ = linear_head_grads(x, table, nothing, ids[1:])
+    whole = found["token_embedding.weight.grad"]
+    torch.testing.assert_close(found["token_embedding.weight.grad.head"], as_head)
+    apart = (whole - as_head).abs().amax(-1) > 1e-12
+    # nothing is predicted from the last token, and none after it saw it
+    assert set(apart.nonzero().flatten().tolist()) == set(ids[:-1].tolist())
+    both = found["token_embedding.weight.grad.head"] + found["token_embedding.weight.grad.input"]
+    torch.testing.assert_close(both, whole)
+    untied = traced(build(BASE))
+    with pytest.raises(pellucid.PellucidError, match=r"token_embedding\.weight\.grad"):
+        untied["token_embedding.weight.grad.head"]
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = build(with_stack(dropout=0.5)).train()
+    model.decoder.blocks[0].eval()
+    kept = torch.ones(23, 16, dtype=torch.float64)
+    model.head.weight.grad = kept
+    modes = [module.training for module in model.modules()]
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    random = torch.get_rng_state()
+    found = traced(model)
+    with torch.no_grad():
+        found["L1.H0.scores.grad"], found["decoder.blocks.0.attention.query.weight.next"]
+        found["after_update.loss"]
+        for entry in CHAPTERS[13:]:
+            tell(found, entry.id, Place(layer=1))
+    assert torch.equal(torch.get_rng_state(), random)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
+    assert model.head.weight.grad is kept
+    assert torch.equal(kept, torch.ones_like(kept))
+    assert [name for name, p in model.named_parameters() if p.grad is not None] == ["head.weight"]
+    assert not any(module._forward_hooks for module in model.modules())
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    assert not found["L1.residual.grad"].requires_grad
+
+
+@pytest.mark.parametrize("name", ["rotary", "tied and scaled"])
+def test_the_gradients_of_one_layer_are_alive_at_a_time(name: str) -> None:
+    found = traced(build(MODELS[name]))
+    shared = {"token_embedding.weight"}
+    alive: list[tuple[str, weakref.ref[Tensor]]] = []
+    most: list[set[str]] = []
+
+    def take(each: str, grad: Tensor) -> None:
+        alive.append((each, weakref.ref(grad)))
+        most.append({name for name, grad in alive if grad() is not None})
+
+    walk(found, take, lambda done, total: None)
+    places = [Stretch("decoder", place) for place in range(-1, 3)]
+    owners = [set(trained(found, place)) for place in places]
+    assert len(most) == len(dict(found.model.named_parameters()))
+    assert all(any(together - shared <= owner for owner in owners) for together in most)
+
+
+def test_however_many_sentences_are_open_two_stretches_have_their_gradients_kept() -> None:
+    for seed in range(4):
+        found = trace(build(BASE, seed=seed), ids=[1, 2, 3, 4])
+        for number in range(2):
+            found[f"decoder.blocks.{number}.attention.query.weight.grad"]
+    assert len(gradients.Gradients._open) == 2
+
+
+def test_the_way_back_is_told_step_by_step_and_gone_once() -> None:
+    found = traced(build(PAIRS["original"]))
+    told: list[tuple[int, int]] = []
+    assert not found.went_back
+    back = found.backward(lambda done, total: told.append((done, total)))
+    assert told == [(done, 8) for done in range(9)]
+    assert found.backward() is back
+    assert found.went_back
+
+
+@pytest.mark.parametrize("why", ["an encoder sees every token", "a text of one token"])
+def test_what_has_no_loss_has_no_way_back(why: str) -> None:
+    found = traced(build(ENCODERS["bert"])) if "encoder" in why else trace(build(BASE), ids=[3])
+    with pytest.raises(pellucid.PellucidError, match=why):
+        found.backward()
+    for entry in CHAPTERS[13:]:
+        chapter = tell(found, entry.id, Place())
+        assert chapter.sentence.startswith("There is no loss to go back from.")
+        assert (chapter.id, chapter.part, chapter.title) == (entry.id, entry.part, entry.title)
+
+
+def test_what_is_frozen_has_no_gradient_and_says_so() -> None:
+    model = build(BASE)
+    lora = config.LoRA(rank=2, alpha=4.0, dropout=0.5, targets=("*.query",))
+    assemble_trained(model, lora, seed=0)
+    model.double()
+    found = traced(model)
+    expected = grads(plain(found))
+    assert found.backward().norms.keys() == expected.keys()
+    assert all(".query.lora_" in name for name in expected)
+    with pytest.raises(pellucid.PellucidError, match=r"is frozen \(requires_grad is off\)"):
+        found["decoder.blocks.0.attention.key.weight.grad"]
+    chapter = tell(found, "update", Place())
+    assert "decoder.blocks.0.attention.query.lora_down[0, 0]" in chapter.sentence
+    model.requires_grad_(False)
+    quiet = traced(model)
+    assert quiet.backward().norms == {}
+    assert quiet["L0.residual.grad"].abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("L9.residual.grad", "there is no 'L9.residual.grad'"),
+        ("L0.H0.mask.grad", "there is no"),
+        ("L0.H0.score.grad", r"did you mean L0.H0.scores.grad"),
+        ("decoder.blocks.0.attention.query.weight.grad[99, 0]", "lies outside"),
+        ("nothing.weight.next", "there is no"),
+    ],
+)
+def test_an_address_that_there_is_not_is_refused_with_those_near(address: str, said: str) -> None:
+    with pytest.raises(pellucid.PellucidError, match=said):
+        traced(build(BASE))[address]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (Place(weight="attention.qery.weight"), "did you mean attention.query.weight"),
+        (Place(row=99), "no row 99 of decoder.blocks.0.attention.query.weight: there are 16 rows"),
+        (Place(column=-17), "no column -17"),
+        (Place(weight="attention_norm.gain", column=1), "no column 1"),
+    ],
+)
+def test_a_weight_that_there_is_not_is_refused_with_what_there_is(place: Place, said: str) -> None:
+    with pytest.raises(pellucid.PellucidError, match=said):
+        tell(traced(build(BASE)), "nudge", place)
+
+
+def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None:
+    from dataclasses import replace
+
+    found = traced(build(BASE, double=False))
+    for weight in ("attention.key.weight", "feed_forward.up.bias", "token_embedding.weight"):
+        row = int(found.ids[2]) if weight.startswith("token") else 3
+        place = Place(layer=1, weight=weight, row=row, column=0 if weight.endswith("bias") else 5)
+        slope = tell(found, "nudge", place).receipts[0]
+        assert slope.agrees
+        assert abs(slope.model) > 1e-4
+        assert abs(slope.recomputed - slope.model) < 1e-4 * abs(slope.model)
+        assert not replace(slope, model=1.01 * slope.model).agrees
+
+
+def test_a_large_model_is_nudged_in_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = traced(build(BASE, double=False))
+    monkeypatch.setattr(gradients, "LARGE", 10)
+    chapter = tell(found, "nudge", Place(layer=1, row=3, column=5))
+    assert chapter.receipts[0].agrees
+    assert "computed in float32" in chapter.notes[0]
+    assert "lines" not in [picture.kind for picture in chapter.pictures]
