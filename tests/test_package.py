@@ -35,6 +35,7 @@ PUBLIC = [
     "embed",
     "evaluate",
     "fill",
+    "film",
     "generate",
     "load",
     "resume",

@@ -199,7 +199,9 @@ def test_numbers_of_chapters_are_their_places_in_the_one_list() -> None:
     trace = traced(build(BASE))
     told = [tell(trace, entry.id, Place()) for entry in CHAPTERS]
     assert [chapter.number for chapter in told] == list(range(1, len(told) + 1))
-    assert [entry.build(trace, Place()).number for entry in CHAPTERS] == [c.number for c in told]
+    # a chapter that says no number of its own is given its place; one that does says that place
+    said = [entry.build(trace, Place()).number for entry in CHAPTERS]
+    assert [own or c.number for own, c in zip(said, told, strict=True)] == [c.number for c in told]
     assert [(e.id, e.title, e.part) for e in CHAPTERS] == [(c.id, c.title, c.part) for c in told]
 
 

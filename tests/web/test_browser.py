@@ -584,3 +584,41 @@ def test_the_file_makes_no_request_and_shows_the_same(
     assert [url for url in asked if url not in (file.as_uri(), "about:srcdoc")] == []
     assert wrong == []
     context.close()
+
+
+def test_a_film_is_played_from_memory(opened: Open, session: Session) -> None:
+    page = opened("#chapter=over-time&t=4&l=1&h=1&i=8")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if r.url.endswith("/ask") else None)
+    for step in (8, 12):
+        run = session.shelf.load("run0", f"step-{step}")
+        read = trace(run, SENTENCE)
+        assert f"update {step}" in page.inner_text("#shot-at")
+        p = float(read["probabilities"][4, int(read.ids[5])])
+        shown = page.get_attribute("figure.film .curved b", "data-value")
+        assert float(shown) == pytest.approx(p, rel=1e-5)
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("Space")
+        until(page, "document.getElementById('shot-at').textContent.includes('update 12')")
+    assert asked == []
+    page = opened("#chapter=over-time", reduced_motion="reduce")
+    assert page.inner_text("#play") == "Next snapshot"
+
+
+def test_the_key_c_compares(opened: Open, session: Session) -> None:
+    page = opened("#t=4")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("c")
+    settled(page)
+    assert page.get_attribute("[data-chapter=compare]", "aria-current") == "step"
+    assert page.evaluate("document.activeElement.id") == "versus"
+    page.select_option("#versus", "run0@step-8")
+    page.wait_for_selector("#focus .receipt")
+    one, other = (
+        trace(session.shelf.load("run0", at), SENTENCE).logits_at(4).double().log_softmax(-1)
+        for at in ("", "step-8")
+    )
+    kl = float((one.exp() * (one - other)).sum())
+    found = float(page.get_attribute("[data-number=model]", "data-exact"))
+    assert found == pytest.approx(kl, rel=1e-6)
+    assert page.query_selector_all(".receipt.differs") == []

@@ -55,7 +55,19 @@ def test_the_file_answers_as_the_session_does(page: OnePage, session: Session) -
     assert {"layer", "head", "token", "other"} <= set(axes)
     full = {"stack": "decoder", "other": 0, "feature": 0, "cross": "false", **place}
     key = " ".join(["scores", *(f"{axis}={full[axis]}" for axis in axes)])
-    assert bodies[answers[key]] == json.loads(session.answer(asked))
+    body = bodies[answers[key]]
+    pictures = [said["pictures"][at] for at in body["pictures"]]  # equal ones are held once
+    assert {**body, "pictures": pictures} == json.loads(session.answer(asked))
+
+
+def test_a_file_holds_what_it_is_compared_with(session: Session) -> None:
+    reading, versus = Reading("run0", "", SENTENCE), Reading("run0", "step-8", SENTENCE)
+    said = held(one_page(session, reading, versus=versus))
+    answers, bodies = said["answers"], said["bodies"]
+    assert bodies[answers["runs"]]["versus"] == f"run0@step-8 {SENTENCE}"
+    assert bodies[answers["prediction 3"]]["changed"]["kl"] > 0
+    keys = [key for key in answers if key.startswith("compare")]
+    assert all("step-8" in bodies[answers[key]]["sentence"] for key in keys)
 
 
 def test_what_does_not_matter_to_a_chapter_is_no_part_of_its_key(page: OnePage) -> None:

@@ -11,6 +11,7 @@ import math
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.explain import heads
 from pellucid.explain.chapter import Bars, Chapter, Matrix, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.maps import MOST
 from pellucid.explain.comparing import Comparison, shares
@@ -191,7 +192,7 @@ def _places(both: Comparison, token: int) -> Table:
     part = "" if len(shown) == len(both.pairs) else ": a part"
     return Table(
         title=f"behind each token, in nats; what the token itself cost{part}",
-        columns=("here", "there", "token", "KL(this|that)", "KL(that|this)", "cost", "there"),
+        columns=("here", "there", "token", "KL(this|that)", "KL(that|this)", "cost", "cost there"),
         rows=tuple(rows),
     )
 
@@ -219,7 +220,9 @@ def _maps(trace: Trace, other: Trace, chosen: Chosen) -> Matrix | str:
         )
     rows = trace.pieces(chosen.side)
     columns = trace.pieces("encoder" if chosen.cross else chosen.side)
-    values = to_list((one - two)[:MOST, :MOST])
+    seen = heads.mask(chosen.look(trace))
+    apart = (one - two).masked_fill(~seen, math.nan)[:MOST, :MOST]
+    values = [[None if math.isnan(x) else x for x in row] for row in to_list(apart)]
     cut = max(one.shape) > MOST
     return Matrix(
         title=f"weights of {chosen.head_name}, here less there",

@@ -9,6 +9,14 @@ import { t } from "./messages.js";
 /** How long the typing has to pause before the model reads. */
 const PAUSE = 250;
 
+/** Sentences worth a look; docs/examples-that-teach.md says what to look at. */
+const EXAMPLES = [
+  "The cat sat on the mat",
+  "I swam across the river to get to the other",
+  "I walked across the road to get cash from the",
+  "My name is Varun & I am from Mumbai",
+];
+
 /** The field that is written in. */
 export function field() {
   let timer = 0;
@@ -32,7 +40,18 @@ export function field() {
     h("label", { for: "sentence", text: t("sentence") }),
     input,
     h("p", { id: "sentence-hint", class: "soft", text: t(isFile ? "file-sentence" : "sentence-hint") }),
+    !isFile && h("details", { class: "examples" }, h("summary", { text: t("try") }), EXAMPLES.map(example)),
   );
+}
+
+/** @param {string} text */
+function example(text) {
+  const write = () => {
+    const input = /** @type {HTMLTextAreaElement} */ (document.getElementById("sentence"));
+    input.value = text;
+    state.sentence.set(text);
+  };
+  return h("button", { type: "button", class: "quiet", "data-key": `try ${text}`, said: text, onclick: write });
 }
 
 /** The tokens as they were read. @param {Element} home @param {any} seenAs the overview */
