@@ -40,14 +40,7 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
 }
 _SYMBOL_OF = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 #: Stretches of a text, each of which begins with white space behind a letter or a digit.
-_AT_BLANKS = (
-    "One line",
-    " of text",
-    "\nand (another) 1",
-    " 2 of it",
-    "\n\n  after those",
-    "\t\u00e4",
-)
+_AT_BLANKS = ("One line", " of text", "\nand (another) 1", " 2 of it", "\n\n  after it", "\t\u00e4")
 
 
 class Tokenizer:
