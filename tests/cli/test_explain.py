@@ -21,7 +21,13 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each kind, never trained."""
     folder = tmp_path_factory.mktemp("kinds")
     tokenizer = write_bert_tokenizer(folder / "tokenizer")
-    names = ("encoder", "encoder-decoder", "encoder with classes", "decoder without head")
+    names = (
+        "decoder",
+        "encoder",
+        "encoder-decoder",
+        "encoder with classes",
+        "decoder without head",
+    )
     return {name: write_run(folder / name, name, tokenizer) for name in names}
 
 
@@ -84,6 +90,8 @@ def test_a_head_is_taken_away_and_what_changes_is_said(trained: Path, out: Any, 
     assert "KL(before, after)" in text
     told = found("explain", trained, "the fox", "--without", "L1.H0")
     assert told["kl"] > 0
+    mean = found("explain", trained, "the fox", "--without", "L1.H0=mean")
+    assert 0 < mean["kl"] != told["kl"]
     same = found("explain", trained, "the fox", "--without", "L1.H0=1")
     assert same["kl"] == pytest.approx(0, abs=1e-12)
     assert same["before"] == same["after"]
@@ -164,9 +172,12 @@ def test_characters_that_the_tokenizer_does_not_know_are_said(
 ) -> None:
     run = kinds["encoder"]
     text = out("explain", run, "the 日 sat", "--chapter", "tokens")
-    assert "1 token is unknown to the tokenizer: the model reads [UNK] there" in " ".join(
+    assert "the tokenizer does not know '日': the model reads [UNK] in its place" in " ".join(
         text.split()
     )
+    # the table of a decoder says it too
+    table = out("explain", kinds["decoder"], "the 日 sat")
+    assert "does not know '日'" in " ".join(table.split())
     assert "knows nothing in this sentence" in refused("explain", run, "日本", "--all")
 
 

@@ -33,7 +33,7 @@ def test_a_sentence_that_cannot_be_read_is_refused(trained: Path) -> None:
     run = pellucid.load(trained)
     with pytest.raises(pellucid.PellucidError, match="empty"):
         read_sentence(run, "")
-    with pytest.raises(pellucid.PellucidError, match=r"100 tokens.* at most 15"):
+    with pytest.raises(pellucid.PellucidError, match=r"101 tokens.* at most 16"):
         read_sentence(run, "x" * 100)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +16,19 @@ import pellucid
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter import Place
 from pellucid.explain.chapters import tell
+from pellucid.explain.chapters.heads import repeats
 from pellucid.explain.expressions import Apply, Number, Vector, value
 from pellucid.explain.receipts.making import magnitude, source_of
-from pellucid.explain.sentence import Spelling
+from pellucid.explain.sentence import Spelling, _unread  # pyright: ignore[reportPrivateUsage]
 from pellucid.explain.spelling import spelled
 from pellucid.model.scores import scores_of
-from pellucid.text import llama2c_tokenizer_from, tokenizer_from, train_bytes
+from pellucid.text import (
+    Tokenizer,
+    llama2c_tokenizer_from,
+    tokenizer_from,
+    train_bytes,
+)
+from pellucid.text.tokenizers import train_characters
 from support.models import BASE, build, random_ids
 
 
@@ -98,6 +107,51 @@ def test_taking_a_head_away_changes_what_torch_says_it_changes() -> None:
     other = pellucid.trace(model, ids=random_ids(1, 7, seed=2))
     with pytest.raises(pellucid.PellucidError, match="different tokens"):
         change(before, other)
+
+
+def test_the_mean_of_a_head_is_its_mean_over_the_sentence() -> None:
+    model = build(BASE)
+    before = pellucid.trace(model, ids=random_ids(1, 7))
+    after = before.with_heads({(1, 2): "mean"})
+    kept = before["L1.H2.out"].mean(0)
+    assert torch.allclose(after["L1.H2.out"], kept.expand(7, -1), atol=1e-6)
+    assert torch.equal(after["L1.H1.out"], before["L1.H1.out"])
+    output = model.decoder.blocks[1].attention.output.weight[:, 8:12]
+    moved = (kept - before["L1.H2.out"]) @ output.T
+    assert torch.allclose(after["L1.attention"], before["L1.attention"] + moved, atol=1e-5)
+    chapter = tell(after, "softmax", Place(layer=1, head=2))
+    assert all(receipt.agrees for receipt in chapter.receipts)
+    for wrong in (math.nan, "zero"):
+        with pytest.raises(pellucid.PellucidError, match="finite number or by"):
+            before.with_heads({(0, 0): wrong})
+
+
+def test_induction_is_the_share_of_what_came_after_the_same_token() -> None:
+    assert repeats([5, 6, 7, 5, 6]) == ((3, 1), (4, 2))
+    assert repeats([5, 5, 5]) == ()
+    trace = pellucid.trace(build(BASE), ids=[5, 6, 7, 5, 6])
+    chapter = tell(trace, "heads", Place())
+    grid = next(p for p in chapter.pictures if p.title.startswith("induction"))
+    weights = trace["L1.H2.weights"]
+    assert grid.values[1][2] == pytest.approx(float((weights[3, 1] + weights[4, 2]) / 2))
+    ranking = next(p for p in chapter.pictures if p.kind == "table")
+    place = ranking.columns.index("induction")
+    shares = [float(row[place].split()[1]) for row in ranking.rows]
+    assert shares == sorted(shares, reverse=True)
+    alone = tell(pellucid.trace(build(BASE), ids=[5, 6, 7]), "heads", Place())
+    assert any("no induction score" in note for note in alone.notes)
+
+
+def test_what_a_tokenizer_does_not_know_is_named_and_nothing_is_dropped() -> None:
+    characters = train_characters(["abc "])
+    assert characters.unread("a日b日é c") == (("日", "é"), ())
+    inner = json.loads(characters.to_json())
+    inner["model"]["unk_token"] = None
+    dropping = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(inner)))
+    assert dropping.unread("a日b c") == ((), ("日",))
+    assert train_bytes().unread("a日\n") == ((), ())
+    with pytest.raises(pellucid.PellucidError, match=r"drops '日'.* delete"):
+        _unread(dropping, "a日b", tuple(dropping.encode("a日b")), "sentence")
 
 
 def test_sources_are_found_and_not_typed_in() -> None:

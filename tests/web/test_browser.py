@@ -587,7 +587,7 @@ def test_the_file_makes_no_request_and_shows_the_same(
 
 
 def test_a_film_is_played_from_memory(opened: Open, session: Session) -> None:
-    page = opened("#chapter=over-time&t=4&l=1&h=1&i=8")
+    page = opened("#chapter=over-time&t=4&l=1&h=1&m=8")
     asked: list[str] = []
     page.on("request", lambda r: asked.append(r.url) if r.url.endswith("/ask") else None)
     for step in (8, 12):

@@ -22,6 +22,7 @@ from pellucid.web.assets import files
 from pellucid.web.book import AllChapters
 from pellucid.web.packing import LARGEST_ANSWER, chapter_of
 from pellucid.web.reading import Traced
+from pellucid.web.told import Attention
 from pellucid.web.views import overview, prediction, thumbnails_of
 from support.models import BASE, random_ids
 from support.traced import MODELS, traced
@@ -38,7 +39,9 @@ def test_every_kind_of_model_has_an_overview_and_a_prediction(name: str) -> None
     told = Traced(read, AllChapters())
     seen = overview(told)
     sent(seen)
-    assert {stack["name"] for stack in seen["stacks"]} == set(read.sides)
+    named = [(stack["name"], stack["cross"]) for stack in seen["stacks"]]
+    crossing = [("decoder", True)] if len(read.sides) == 2 else []
+    assert named == [*((side, False) for side in read.sides), *crossing]
     assert len(seen["pieces"]) == len(read.ids)
     said = prediction(told, -1, None)
     sent(said)
@@ -74,7 +77,7 @@ def large(n_layers: int, n_heads: int, time: int) -> Trace:
     return trace(assemble(model, seed=0).eval(), ids=random_ids(1, time))
 
 
-@pytest.mark.parametrize("shape", [(12, 12, 64), (24, 16, 300)])
+@pytest.mark.parametrize("shape", [(12, 12, 64), (12, 12, 128), (24, 16, 300)])
 def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) -> None:
     read = large(*shape)
     told = Traced(read, AllChapters())
@@ -85,7 +88,7 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
     layers = seen["stacks"][0]["layers"]
     for number, layer in enumerate(layers):
         if layer["thumbnails"] is None:
-            assert len(sent(thumbnails_of(told, "decoder", number))) <= LARGEST_ANSWER
+            assert len(sent(thumbnails_of(told, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
     known = [heading.id for heading in told.contents()]
     for name in known if shape[2] < 100 else ("scores", "residual", "probabilities"):

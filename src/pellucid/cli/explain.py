@@ -15,6 +15,7 @@ from pellucid.errors import ConfigError, PellucidError
 if TYPE_CHECKING:
     from pellucid.explain import Trace
     from pellucid.explain.chapter import Place
+    from pellucid.explain.passage import HeadScale
     from pellucid.runs import Run
 
 
@@ -69,7 +70,8 @@ def add_to(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="HEAD",
-        help="take a head away, such as L2.H1, or scale it: L2.H1=0.5; can be given again",
+        help="take a head away, such as L2.H1, scale it (L2.H1=0.5), or put its mean over the "
+        "sentence in its place (L2.H1=mean); can be given again",
     )
     add_comparing_flags(parser)
     add_json(parser)
@@ -172,12 +174,16 @@ def _plain(
         return {"id": name, "refused": str(error)}
 
 
-def _scale(word: str) -> tuple[str, float]:
+def _scale(word: str) -> tuple[str, HeadScale]:
     head, given, scale = word.partition("=")
+    if scale == "mean":
+        return head, "mean"
     try:
         return head, float(scale) if given else 0.0
     except ValueError:
-        raise ConfigError(f"--without {word}: {scale!r} is no number; write L2.H1=0.5") from None
+        raise ConfigError(
+            f"--without {word}: {scale!r} is no number; write L2.H1=0.5 or L2.H1=mean"
+        ) from None
 
 
 def _print_change(before: Trace, after: Trace, arguments: argparse.Namespace) -> None:
@@ -205,6 +211,7 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     """A line per token, the whole and what would follow; then what else can be seen."""
     from pellucid import explain
     from pellucid.cli.chapter import contents
+    from pellucid.display.words import folded, visible
     from pellucid.explain.chapters import CHAPTERS
     from pellucid.runs.kinds import kind_of
 
@@ -222,6 +229,8 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
         return
     for line in _table(reading):
         print(line)
+    for note in reading.notes:
+        print("\n" + "\n".join(folded(visible(note), 80)))
     print("\nchapters, for --chapter (or --all):")
     for line in contents():
         print(line)

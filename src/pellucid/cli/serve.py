@@ -7,12 +7,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pellucid.cli.comparing import compare_is_meant
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.explain.passage import HeadScale
 
 #: What a page opens with where no sentence was given.
 _SENTENCE = "The cat sat on the mat"
@@ -101,7 +104,7 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
     return asked
 
 
-def show_page(arguments: argparse.Namespace, scales: Mapping[str, float]) -> None:
+def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> None:
     """The page of one sentence: served, or written as one file."""
     if arguments.html is not None:
         _write_html(arguments)
@@ -130,12 +133,16 @@ _CALLED = {
 }
 
 
-def _chosen(arguments: argparse.Namespace, scales: Mapping[str, float]) -> str:
+def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
     """The chapter and place that flags name, as the page's address has them."""
     said = {key: getattr(arguments, name) for key, name in _CALLED.items()}
-    said["x"] = " ".join(f"{head}={by:g}" for head, by in scales.items())
+    said["x"] = " ".join(f"{head}={by}" for head, by in scales.items())
     said["e"] = int(arguments.cross)
     said["vs"] = _versus(arguments)
+    # of a pair's two texts, what is chosen in the one that the encoder reads
+    said["i"] = arguments.other if arguments.cross else arguments.token
+    if arguments.stack == "decoder" and not arguments.cross:
+        del said["i"]
     parts = [f"{key}={quote(str(value))}" for key, value in said.items() if value]
     return "#" + "&".join(parts)
 

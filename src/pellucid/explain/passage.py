@@ -36,8 +36,10 @@ class HeadPlace(NamedTuple):
     cross: bool = False
 
 
-#: How much a head counts: 0 takes it away, 1 leaves it as it is.
-HeadScales = Mapping[HeadPlace, float]
+#: How much a head counts: 0 takes it away, 1 leaves it as it is; "mean" gives each token what the
+#: head found on average over the sentence's tokens.
+HeadScale = float | Literal["mean"]
+HeadScales = Mapping[HeadPlace, HeadScale]
 
 
 @dataclass(slots=True)
@@ -136,10 +138,11 @@ def scaled(model: Transformer, scales: HeadScales) -> Generator[None]:
         yield
 
 
-def _scaling(head: int, width: int, scale: float) -> Any:
+def _scaling(head: int, width: int, scale: HeadScale) -> Any:
     def hook(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
         mixed = given[0].clone()
-        mixed[..., head * width : (head + 1) * width] *= scale
+        found = mixed[..., head * width : (head + 1) * width]
+        found.copy_(found.mean(-2, keepdim=True) if scale == "mean" else found * scale)
         return (mixed,)
 
     return hook

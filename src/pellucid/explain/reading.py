@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pellucid.errors import PellucidError
+from pellucid.explain.sentence import sentence_of
 from pellucid.runs import Run
+from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.scoring import predictions
 
 
@@ -32,10 +33,11 @@ class TokenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A whole sentence, and what is expected to follow it."""
+    """A whole sentence, and what is expected to follow it; `notes` are sentences for the reader."""
 
     sentence: str
     tokens: tuple[TokenReading, ...]
+    notes: tuple[str, ...]
     follows: tuple[tuple[str, float], ...]
     guessing_bits: float
 
@@ -49,17 +51,12 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
     """What `run` predicts before each token of `sentence`, and after the last.
 
     Raises:
-        PellucidError: the sentence is empty, or longer than the model's context.
+        PellucidError: as `sentence_of`; or the model predicts no next token.
     """
     model, tokenizer = run.model, run.tokenizer
-    ids = tokenizer.encode_prompt(sentence, called="sentence")
-    if len(ids) == 1:
-        raise PellucidError("the sentence is empty: write a few words to see them read")
-    if len(ids) > model.context_length:
-        raise PellucidError(
-            f"the sentence has {len(ids) - 1} tokens, but the model reads at most "
-            f"{model.context_length - 1} after begin-of-text: shorten it"
-        )
+    refuse_to_predict(model)
+    said = sentence_of(run, sentence)
+    ids = said.ids
     read = list(predictions(model, tokenizer, ids, top=expected))
     likeliest = [tuple((one.token, one.probability) for one in each.likeliest) for each in read]
     came = [each.log_p for each in read if each.log_p is not None]
@@ -76,6 +73,7 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
             )
             for place, token in enumerate(ids[1:])
         ),
+        notes=said.notes,
         follows=likeliest[-1],
         guessing_bits=math.log2(model.token_embedding.num_embeddings),
     )

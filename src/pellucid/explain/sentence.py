@@ -10,9 +10,7 @@ write itself.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -24,6 +22,8 @@ from pellucid.text import Framing, Tokenizer
 
 #: How many tokens an encoder-decoder writes where no target is given, at most.
 _WRITTEN = 32
+#: How many unknown stretches are named one by one.
+_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
     """A sentence for a run's model; `target` is what an encoder-decoder's decoder reads.
 
     Raises:
-        PellucidError: it is empty, too long, or holds nothing that the tokenizer knows; or there
-            is a target, and the model has no use for one.
+        PellucidError: it is empty, too long, holds nothing that the tokenizer knows or something
+            that it drops; or there is a target, and the model has no use for one.
     """
     model, tokenizer = run.model, run.tokenizer
     kind = kind_of(model)
@@ -61,13 +61,17 @@ def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
         )
     ids, masks = _read(run, text, kind)
     _refuse_long(ids, model, "sentence")
-    notes = _unknown(tokenizer, ids)
+    mask = "" if kind == "decoder" else tokenizer.roles().get("mask_token", "")
+    read = text.replace(mask, " ") if mask else text
+    notes = _unread(tokenizer, read, ids, "sentence")
     spelling = Spelling(tokenizer)
     pieces = tuple(map(spelling.piece, ids))
     if kind != "encoder-decoder":
-        return Sentence(text=text, kind=kind, ids=ids, pieces=pieces, masks=masks, notes=(*notes,))
+        return Sentence(text=text, kind=kind, ids=ids, pieces=pieces, masks=masks, notes=notes)
     written = _written(model, tokenizer, ids) if target is None else _given(tokenizer, target)
     _refuse_long(written, model, "target")
+    if target is not None:
+        notes = (*notes, *_unread(tokenizer, target, written, "target"))
     if target is None:
         notes = (*notes, "no target was given: the decoder reads what the model writes, greedily")
     return Sentence(
@@ -86,9 +90,6 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # WordPiece marks what goes on a word, all others what begins one
-        decoder: dict[str, Any] | None = json.loads(tokenizer.to_json())["decoder"]
-        self._blank_before = decoder is not None and decoder["type"] not in ("WordPiece", "Fuse")
 
     def piece(self, token_id: int) -> str:
         """What one token stands for."""
@@ -98,7 +99,10 @@ class Spelling:
             spelled = tokenizer.bytes_of(token_id) or b""
             return "".join(f"<0x{byte:02X}>" for byte in spelled) or text
         # at the beginning of a text a blank is dropped; behind itself it is not
-        if self._blank_before and tokenizer.decode([token_id, token_id]) == f"{text} {text}":
+        if (
+            tokenizer.marks_word_begins
+            and tokenizer.decode([token_id, token_id]) == f"{text} {text}"
+        ):
             return f" {text}"
         return text
 
@@ -124,27 +128,40 @@ def _refuse_long(ids: tuple[int, ...], model: Transformer, called: str) -> None:
         )
 
 
-def _unknown(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[str, ...]:
+def _unread(tokenizer: Tokenizer, text: str, ids: tuple[int, ...], called: str) -> tuple[str, ...]:
     """What is to be said of characters that the tokenizer does not know.
 
     Raises:
-        TextError: it knows none of them.
+        TextError: it knows none of them, or drops some without a token in their place: the model
+            would then read another text, and nobody would see it.
     """
-    unknown = sum(token_id == tokenizer.unknown_id for token_id in ids)
-    known = len(ids) - unknown - sum(t in (tokenizer.begin_id, tokenizer.end_id) for t in ids)
-    if not known:
+    outside = {tokenizer.unknown_id, tokenizer.begin_id, tokenizer.end_id}
+    if outside.issuperset(ids):
         raise TextError(
-            "the tokenizer knows nothing in this sentence: write it in the characters that the "
+            f"the tokenizer knows nothing in this {called}: write it in the characters that the "
             "model was trained on, or train one with byte pairs, to which no text is unknown"
         )
-    if tokenizer.unknown_id is None or not unknown:
+    unknown, dropped = tokenizer.unread(text)
+    if dropped:
+        raise TextError(
+            f"the tokenizer drops {_listed(dropped)} and puts nothing in the place, so the model "
+            f"would read another {called} than this one: delete what it does not know"
+        )
+    if not unknown or tokenizer.unknown_id is None:
         return ()
-    many = "1 token is" if unknown == 1 else f"{unknown} tokens are"
     name = tokenizer.token(tokenizer.unknown_id)
+    where = "its place" if len(unknown) == 1 else "their places"
     return (
-        f"{many} unknown to the tokenizer: the model reads {name} there, and nothing of what was "
-        "written",
+        f"the tokenizer does not know {_listed(unknown)}: the model reads {name} in {where}, and "
+        "nothing of what was written there",
     )
+
+
+def _listed(stretches: tuple[str, ...]) -> str:
+    """A few of them, quoted; how many more there are."""
+    shown = [repr(each) for each in stretches[:_NAMED]]
+    more = len(stretches) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _given(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:

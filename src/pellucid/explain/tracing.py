@@ -13,6 +13,7 @@ memory does not grow with layers x heads x time^2.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -38,6 +39,7 @@ from pellucid.explain.listening import Heard, Look, opened
 from pellucid.explain.passage import (
     ONE_AT_A_TIME,
     HeadPlace,
+    HeadScale,
     HeadScales,
     Side,
     StackPass,
@@ -75,7 +77,7 @@ class Trace:
         scales: HeadScales | None = None,
     ) -> None:
         self.model, self.sentence, self.run = model, sentence, run
-        self.scales = dict(scales or {})
+        self.scales: dict[HeadPlace, HeadScale] = dict(scales or {})
         ids = torch.tensor([sentence.ids], device=model.device)
         source = sentence.source_ids
         self.ids = ids[0]
@@ -225,15 +227,25 @@ class Trace:
         """Whether `backward` was there already."""
         return self._back is not None
 
-    def with_heads(self, scales: Mapping[Any, float]) -> Trace:
-        """The same sentence, some heads counting as much as is said: 0 takes one away.
+    def with_heads(self, scales: Mapping[Any, HeadScale]) -> Trace:
+        """The same sentence, some heads counting as much as is said: 0 takes one away, "mean" gives
+        every token what the head finds on average over this sentence, later tokens included.
 
         Keys are (layer, head) in the stack that predicts, or names: "E0.H1", "L0.H1.cross".
 
         Raises:
-            PellucidError: there is no such head, or a scale is not finite.
+            PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
-        wanted = {self._head(key): float(scale) for key, scale in scales.items()}
+        wanted: dict[HeadPlace, HeadScale] = {
+            self._head(key): _scale(scale) for key, scale in scales.items()
+        }
+        for place, scale in wanted.items():
+            look = self.look(place.side, place.layer, cross=place.cross)
+            if scale == "mean" and look.gate is not None:
+                raise PellucidError(
+                    "a head with a memory is mixed by a gate at each token, so its mean has no "
+                    "receipt: take it away with 0, or scale it"
+                )
         return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **wanted})
 
     def _head(self, key: Any) -> HeadPlace:
@@ -311,6 +323,14 @@ class Trace:
                 return None if look.gate is None else look.gate[0, head]
             case _:
                 return None
+
+
+def _scale(said: HeadScale) -> HeadScale:
+    if said == "mean":
+        return "mean"
+    if isinstance(said, str) or not math.isfinite(said):
+        raise PellucidError(f'a head counts by a finite number or by "mean", not by {said!r}')
+    return float(said)
 
 
 def _turns(look: Look) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,16 @@ _SYMBOL_OF = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 _AT_BLANKS = ("One line", " of text", "\nand (another) 1", " 2 of it", "\n\n  after it", "\t\u00e4")
 
 
+class Unread(NamedTuple):
+    """What of a text no model sees: each stretch once, in the order of the text.
+
+    `unknown` has the unknown token in its place; `dropped` are characters without any token.
+    """
+
+    unknown: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
 class Tokenizer:
     """A tokenizer with explicit tokens for the begin and the end of a text.
 
@@ -66,6 +77,7 @@ class Tokenizer:
         self.unknown_id: int | None = inner.token_to_id(unknown) if unknown else None
         self._special = {i for i, t in inner.get_added_tokens_decoder().items() if t.special}
         # a vocabulary with gaps needs a row for its highest id
+        self._ranks: dict[tuple[str, str], int] | None = None
         self._vocab_size = max(inner.get_vocab().values()) + 1
         self._id_of_byte = self._byte_table()
 
@@ -157,6 +169,24 @@ class Tokenizer:
         """What stands behind a whole text: its end, unless the same token begins the next one."""
         return [] if self.begin_id == self.end_id else [self.end_id]
 
+    def unread(self, text: str) -> Unread:
+        """What of a text becomes the unknown token, and what becomes no token at all.
+
+        White space, control characters and marks are not counted among what is dropped: many
+        tokenizers take them off a text on purpose.
+        """
+        found = self._inner.encode(text, add_special_tokens=False)
+        places = zip(found.ids, found.offsets, strict=True)
+        unknown = [text[slice(*place)] for token_id, place in places if token_id == self.unknown_id]
+        # the library's offsets do not count what its BPE drops, so each character is asked alone
+        nothing = (self.encode(""), self.encode(" "))
+        dropped = [
+            character
+            for character in dict.fromkeys(text)
+            if unicodedata.category(character)[0] in "LNPS" and self.encode(character) in nothing
+        ]
+        return Unread(tuple(dict.fromkeys(unknown)), tuple(dropped))
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special tokens have none."""
         return self._inner.decode(list(ids), skip_special_tokens=True)
@@ -189,10 +219,20 @@ class Tokenizer:
 
     def merges(self) -> dict[tuple[str, str], int]:
         """The rank of each merge of a BPE; empty for other kinds."""
-        pairs: list[Any] = json.loads(self.to_json())["model"].get("merges", [])
-        # files written by older versions hold "a b" in place of ["a", "b"]
-        split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
-        return {(left, right): rank for rank, (left, right) in enumerate(split)}
+        if self._ranks is None:  # a large vocabulary takes seconds to be written as JSON
+            pairs: list[Any] = json.loads(self.to_json())["model"].get("merges", [])
+            # files written by older versions hold "a b" in place of ["a", "b"]
+            split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
+            self._ranks = {(left, right): rank for rank, (left, right) in enumerate(split)}
+        return dict(self._ranks)
+
+    @property
+    def marks_word_begins(self) -> bool:
+        """Whether tokens say that a word begins, as all do but WordPiece, which says that one goes
+        on, and characters, which say neither.
+        """
+        decoder = self._inner.decoder
+        return decoder is not None and not isinstance(decoder, decoders.WordPiece | decoders.Fuse)
 
     def words(self, text: str) -> list[str]:
         """The parts of a text that no token crosses, in the symbols of the vocabulary."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Place
+from pellucid.explain.passage import HeadScale
 
 #: What can be asked for.
 KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
@@ -40,12 +41,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much one head counts: 0 takes it away."""
+    """How much one head counts: 0 takes it away, "mean" puts its mean in its place."""
 
     stack: str
     layer: int
     head: int
-    by: float
+    by: HeadScale
+    cross: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +117,20 @@ def _scales(said: object) -> tuple[Scale, ...]:
     found: list[Scale] = []
     for each in cast("list[object]", said):
         table = _table(each, "a scale")
-        by = table.get("by")
-        if not isinstance(by, int | float) or isinstance(by, bool) or not math.isfinite(by):
-            raise AskError("a head counts by a number, such as 0 or 1.5")
-        if not 0 <= by <= LARGEST_SCALE:
-            raise AskError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {by:g}")
-        stack = _text(table, "stack", "decoder")
-        layer, head = _whole(table, "layer"), _whole(table, "head")
-        found.append(Scale(stack=stack, layer=layer, head=head, by=float(by)))
-    return tuple(sorted(found, key=lambda scale: (scale.stack, scale.layer, scale.head)))
+        stack, cross = _text(table, "stack", "decoder"), _truth(table, "cross")
+        layer, head, by = _whole(table, "layer"), _whole(table, "head"), _by(table.get("by"))
+        found.append(Scale(stack=stack, layer=layer, head=head, by=by, cross=cross))
+    return tuple(sorted(found, key=lambda s: (s.stack, s.cross, s.layer, s.head)))
+
+
+def _by(said: object) -> HeadScale:
+    if said == "mean":
+        return "mean"
+    if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said):
+        raise AskError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
+    if not 0 <= said <= LARGEST_SCALE:
+        raise AskError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {said:g}")
+    return float(said)
 
 
 def _place(said: object) -> Place:
@@ -134,9 +141,7 @@ def _place(said: object) -> Place:
     stack = table.get("stack", "decoder")
     if stack not in ("decoder", "encoder"):
         raise AskError("a stack is called decoder or encoder")
-    cross = table.get("cross", False)
-    if not isinstance(cross, bool):
-        raise AskError("cross is true or false: load the page again")
+    cross = _truth(table, "cross")
     weight = _text(table, "weight", "")
     if len(weight) > _LONGEST_NAME:
         raise AskError("the weight has too long a name: choose one from the list")
@@ -155,6 +160,13 @@ def _text(table: Mapping[str, object], key: str, default: str | None = None) -> 
     value = table.get(key, default)
     if not isinstance(value, str):
         raise AskError(f"{key} has to be text: load the page again")
+    return value
+
+
+def _truth(table: Mapping[str, object], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise AskError(f"{key} is true or false: load the page again")
     return value
 
 

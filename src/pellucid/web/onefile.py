@@ -183,14 +183,16 @@ def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) ->
     keep("overview", seen)
     if seen["backward"]["there"]:
         keep("backward", ask("backward"))
+    if not (chosen.stack == "encoder" and seen["spare"]):
+        chosen = replace(chosen, token=chosen.token % len(seen["ids"]))
     for token in range(len(seen["ids"])):
         keep(f"prediction {token}", ask("prediction", place=Place(token=token)))
-    chosen = replace(chosen, token=chosen.token % len(seen["ids"]))
     for stack in seen["stacks"]:
         for layer, told in enumerate(stack["layers"]):
             if told["heads"] and told["thumbnails"] is None:
-                place = Place(layer=layer, stack=stack["name"])
-                keep(f"thumbnails {stack['name']} {layer}", ask("thumbnails", place=place))
+                place = Place(layer=layer, stack=stack["name"], cross=stack["cross"])
+                axes_of = f"{stack['name']} {_plain(stack['cross'])} {layer}"
+                keep(f"thumbnails {axes_of}", ask("thumbnails", place=place))
     places = list(dict.fromkeys(_places(seen, chosen, full)))
     axes: dict[str, list[str]] = {}
     total = len(seen["contents"]) * len(places)
@@ -250,26 +252,34 @@ class _Once:
 
 def _places(seen: Plain, chosen: Place, full: bool) -> Iterator[Place]:
     """Where chapters are told: `chosen`, and what can be reached from it along each axis."""
-    tokens = range(len(seen["ids"]))
-    stacks = {
-        stack["name"]: [max(1, at["heads"]) for at in stack["layers"]] for stack in seen["stacks"]
-    }
-    chosen = chosen if chosen.stack in stacks else replace(chosen, stack=next(iter(stacks)))
+    names = [(stack["name"], stack["cross"]) for stack in seen["stacks"]]
+    whole = full or sum(at["heads"] for s in seen["stacks"] for at in s["layers"]) <= _MOST_HEADS
+    here = (chosen.stack, chosen.cross)
+    chosen = chosen if here in names else replace(chosen, stack=names[0][0], cross=names[0][1])
     yield chosen
     yield replace(chosen, feature=chosen.feature + 1)
-    for name, heads in stacks.items():
-        whole = full or sum(heads) <= _MOST_HEADS
-        for layer, count in enumerate(heads):
-            here = range(count) if whole or layer == chosen.layer else range(1)
-            for head in here:
-                yield replace(chosen, stack=name, layer=layer, head=head)
+    n_source = len(seen["spare"])
+    for stack in seen["stacks"]:
+        name, cross = stack["name"], stack["cross"]
+        encodes = n_source > 0 and name == "encoder"
+        tokens = range(n_source if encodes else len(seen["ids"]))
+        keys = range(n_source if encodes or cross else len(seen["ids"]))
+        at = replace(chosen, stack=name, cross=cross)
+        if (name, cross) != (chosen.stack, chosen.cross):
+            # another text has other places: the page begins at its first token
+            at = replace(at, token=0 if encodes else -1, other=0)
+        at = replace(at, token=at.token % len(tokens), other=at.other % len(keys))
+        yield at
+        for layer, told in enumerate(stack["layers"]):
+            heads = range(max(1, told["heads"])) if whole or layer == chosen.layer else range(1)
+            for head in heads:
+                yield replace(at, layer=layer, head=head)
                 for token in tokens if full else ():
-                    yield replace(chosen, stack=name, layer=layer, head=head, token=token)
-    if len(stacks) > 1:
-        yield replace(chosen, cross=True)
-    for token in tokens:
-        yield replace(chosen, token=token)
-        yield replace(chosen, other=token)
+                    yield replace(at, layer=layer, head=head, token=token)
+        for token in tokens:
+            yield replace(at, token=token)
+        for key in keys:
+            yield replace(at, other=key)
 
 
 def _telling(found: Mapping[Place, Any]) -> list[str]:

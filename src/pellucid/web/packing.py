@@ -139,12 +139,13 @@ def _matrix(picture: Matrix) -> Plain:
     flat = [math.nan if value is None else value for row in picture.values for value in row]
     values = np.array(flat, dtype="<f4").reshape(n_rows, n_columns)
     rows, columns, pooled = list(picture.rows), list(picture.columns), picture.pooled
+    address = picture.address
     if values.size > _MOST_CELLS:
         values, tall, wide = _largest_by_size(values)
         rows = [_stretch(rows, n * tall, tall) for n in range(values.shape[0])]
         columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
         said = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
-        pooled = f"{pooled}; {said}" if pooled else said
+        pooled, address = f"{pooled}; {said}" if pooled else said, ""
     return {
         "kind": "matrix",
         "title": picture.title,
@@ -152,7 +153,8 @@ def _matrix(picture: Matrix) -> Plain:
         "columns": columns,
         "data": packed(values),
         "scale": picture.scale,
-        "address": "" if pooled else picture.address,
+        "first": [picture.first_row, picture.first_column],
+        "address": address,
         "pooled": pooled,
     }
 

@@ -23,7 +23,7 @@ from pellucid.explain.stretches import Watch
 from pellucid.runs import Run
 from pellucid.typed import length
 from pellucid.web.asks import Scale
-from pellucid.web.told import Heading, Told
+from pellucid.web.told import Attention, Heading, Told
 
 
 class Book(Protocol):
@@ -43,7 +43,9 @@ class Traced:
 
     def __init__(self, read: Trace, book: Book, versus: Trace | None = None) -> None:
         self.trace, self._book, self._versus = read, book, versus
-        self._heads = {side: self._counted(side) for side in read.sides}
+        attentions = [Attention(side) for side in read.sides]
+        attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
+        self._heads = {each: self._counted(each) for each in attentions}
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -61,16 +63,19 @@ class Traced:
         return self.trace.sentence.source_pieces
 
     @property
-    def heads(self) -> Mapping[str, Sequence[int]]:
-        """How many heads each layer has, by stack; 0 where a layer has no weights to show."""
+    def heads(self) -> Mapping[Attention, Sequence[int]]:
+        """How many heads each layer has, by attention; 0 where one has no weights to show."""
         return self._heads
 
-    def weights(self, stack: str, layer: int) -> Tensor | None:
+    @property
+    def notes(self) -> Sequence[str]:
+        """What has to be said of how the sentence is read."""
+        return self.trace.sentence.notes
+
+    def weights(self, attention: Attention, layer: int) -> Tensor | None:
         """(heads, queries, keys) after the softmax; None where there are none."""
-        side = cast("Side", stack)
-        count = self._heads[side][layer]
-        letter = "E" if side == "encoder" else "L"
-        found = [self.trace[f"{letter}{layer}.H{head}.weights"] for head in range(count)]
+        count = self._heads[attention][layer]
+        found = [self.trace[f"{_named(attention, layer, n)}.weights"] for n in range(count)]
         return torch.stack(found) if found else None
 
     def norms(self, stack: str) -> Tensor:
@@ -152,14 +157,13 @@ class Traced:
         """One chapter at a place."""
         return self._book.chapter(self.trace, name, place, self._versus)
 
-    def _counted(self, side: Side) -> tuple[int, ...]:
+    def _counted(self, attention: Attention) -> tuple[int, ...]:
         """Heads with a map, by layer: a layer whose attention is not known has none."""
-        letter = "E" if side == "encoder" else "L"
         addresses = self.trace.addresses()
         counts: list[int] = []
-        for layer in range(self.trace.n_layers(side)):
+        for layer in range(self.trace.n_layers(cast("Side", attention.stack))):
             n = 0
-            while f"{letter}{layer}.H{n}.weights" in addresses:
+            while f"{_named(attention, layer, n)}.weights" in addresses:
                 n += 1
             counts.append(n)
         return tuple(counts)
@@ -183,4 +187,10 @@ def open_with(
 def _head(scale: Scale) -> str:
     if scale.stack not in ("decoder", "encoder"):
         raise PellucidError(f"there is no stack {scale.stack!r}: it is decoder or encoder")
-    return f"{'E' if scale.stack == 'encoder' else 'L'}{scale.layer}.H{scale.head}"
+    return _named(Attention(scale.stack, scale.cross), scale.layer, scale.head)
+
+
+def _named(attention: Attention, layer: int, head: int) -> str:
+    """A head as addresses call it."""
+    letter = "E" if attention.stack == "encoder" else "L"
+    return f"{letter}{layer}.H{head}" + (".cross" if attention.crosses else "")

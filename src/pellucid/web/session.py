@@ -19,7 +19,7 @@ from pellucid.web.asks import Ask, AskError, Reading, Scale
 from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
 from pellucid.web.shelf import Shelf
 from pellucid.web.stopping import stoppable
-from pellucid.web.told import Opener, Told
+from pellucid.web.told import Attention, Opener, Told
 from pellucid.web.views import backward, overview, prediction, thumbnails_of
 
 #: How many sentences are kept, each with its layers' states.
@@ -63,7 +63,8 @@ class Session:
             self._look_for(told, ask)
             if ask.kind == "thumbnails":
                 place = ask.place
-                return {"thumbnails": thumbnails_of(told, place.stack, place.layer)}
+                attention = Attention(place.stack, place.cross)
+                return {"thumbnails": thumbnails_of(told, attention, place.layer)}
             return self._chapter(told, ask)
 
     def answer(self, ask: Ask) -> bytes:
@@ -138,8 +139,10 @@ class Session:
         Raises:
             PellucidError: the sentence has no such token, or the model no such layer or head.
         """
-        place, n = ask.place, len(told.ids)
-        heads = told.heads.get(place.stack, ())
+        place = ask.place
+        encodes = place.stack == "encoder" and len(told.spare) > 0
+        n = len(told.spare if encodes else told.ids)
+        heads = told.heads.get(Attention(place.stack, place.cross), ())
         if not 0 <= place.layer < len(heads):
             raise PellucidError(
                 f"there is no layer {place.layer} in the {place.stack}: it has {len(heads)}, "

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from pellucid.explain.chapter import Chapter, Place
 from pellucid.runs import Run
 from pellucid.web.asks import Scale
+
+
+class Attention(NamedTuple):
+    """A stack's attention: to its own text, or, where it `crosses`, to an encoder's."""
+
+    stack: str
+    crosses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +53,13 @@ class Told(Protocol):
         ...
 
     @property
-    def heads(self) -> Mapping[str, Sequence[int]]:
-        """How many heads each layer has, by stack; 0 where a layer has no weights to show."""
+    def heads(self) -> Mapping[Attention, Sequence[int]]:
+        """How many heads each layer has, by attention; 0 where one has no weights to show."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What has to be said of how the sentence is read."""
         ...
 
     @property
@@ -55,7 +67,7 @@ class Told(Protocol):
         """The pieces of the encoder's text, where there is another one; else those above."""
         ...
 
-    def weights(self, stack: str, layer: int) -> Tensor | None:
+    def weights(self, attention: Attention, layer: int) -> Tensor | None:
         """(heads, queries, keys) after the softmax; None where there are none."""
         ...
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.web.packing import Plain, packed, thumbnails
-from pellucid.web.told import Told
+from pellucid.web.told import Attention, Told
 
 #: Tokens that the overview shows at once; a longer sentence has a window around its end.
 WINDOW = 64
@@ -29,21 +29,25 @@ def overview(told: Told) -> Plain:
     """Tokens, layers with their heads' maps, lengths of the residual stream, the chapters."""
     left = _THUMBNAIL_BYTES
     stacks: list[Plain] = []
-    for name, heads in told.heads.items():
-        norms = told.norms(name)
+    for attention, heads in told.heads.items():
+        norms = told.norms(attention.stack)
         layers: list[Plain] = []
         for layer, n_heads in enumerate(heads):
-            shown = thumbnails_of(told, name, layer) if left > 0 and n_heads else None
+            shown = thumbnails_of(told, attention, layer) if left > 0 and n_heads else None
             left -= len(shown["data"]) if shown else 0
             layers.append({"heads": n_heads, "thumbnails": shown})
         norm = norms.float().mean(-1)
-        stacks.append({"name": name, "layers": layers, "norms": [float(n) for n in norm]})
+        name, crosses = attention
+        said: Plain = {"name": name, "cross": crosses, "layers": layers}
+        stacks.append(said | {"norms": [float(n) for n in norm]})
     n = len(told.pieces)
     return {
         "pieces": list(told.pieces),
         "ids": list(told.ids),
-        "spare": list(told.spare) if "encoder" in told.heads and len(told.heads) > 1 else [],
+        "spare": list(told.spare),
+        "notes": list(told.notes),
         "window": [max(0, n - WINDOW), n],
+        "side": _SIDE,
         "stacks": stacks,
         "surprisals": list(told.surprisals()),
         "contents": [
@@ -70,9 +74,9 @@ def backward(told: Told) -> Plain:
     }
 
 
-def thumbnails_of(told: Told, stack: str, layer: int) -> Plain | None:
+def thumbnails_of(told: Told, attention: Attention, layer: int) -> Plain | None:
     """The maps of one layer's heads, small; None where there are none."""
-    weights = told.weights(stack, layer)
+    weights = told.weights(attention, layer)
     return None if weights is None else thumbnails(weights, _SIDE)
 
 

@@ -6,12 +6,13 @@ square at a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter import Chapter, Matrix, Place, Receipt
+from pellucid.explain.chapter import Chapter, Matrix, Place, Receipt, Table
 from pellucid.explain.chapters.maps import pooled_map
 from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts.making import (
@@ -26,6 +27,16 @@ from pellucid.explain.receipts.making import (
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
+_INDUCTION = "induction: share given to what came after the same token before"
+#: Ways to sort heads: the number, its name, and -1 where the largest comes first.
+_ORDERS = (
+    ("entropy", "lowest entropy", 1),
+    ("previous", "token before", -1),
+    ("induction", "induction", -1),
+    ("first", "first token (sink)", -1),
+)
+#: How many heads are named in each order.
+_RANKS = 10
 #: Small maps of heads that are part of the chapter, at most, and how many cells wide.
 _MAPS, _CELLS = 16, 16
 
@@ -36,22 +47,50 @@ class HeadNumbers:
 
     `entropy` in nats, None where some shares are below 0 and there is none; `previous` the share
     of the token before, over the queries that have one; `first` the share of the first token, over
-    all but the first.
+    all but the first. `induction` is the share of the token after the previous occurrence of the
+    query's own, over the queries that have one; None where no token comes twice, and where keys
+    are of another text.
+
+    Source:
+        Olsson et al. 2022, "In-context Learning and Induction Heads": prefix matching.
     """
 
     entropy: float | None
     previous: float
     first: float
+    induction: float | None
 
 
-def numbers_of(weights: Tensor) -> HeadNumbers:
-    """The three numbers of a square of weights, (queries, keys)."""
+def numbers_of(weights: Tensor, again: Sequence[tuple[int, int]] = ()) -> HeadNumbers:
+    """Where a square of weights, (queries, keys), looks; `again` as `repeats` gives it."""
     wide = weights.double()
     rows = _entropy(wide)
     behind = wide.diagonal(-1) if min(wide.shape) > 1 else wide.new_zeros(1)
     first = wide[1:, 0] if len(wide) > 1 else wide.new_zeros(1)
     entropy = None if bool((wide < 0).any()) else float(rows.mean())
-    return HeadNumbers(entropy, float(behind.mean()), float(first.mean()))
+    return HeadNumbers(entropy, float(behind.mean()), float(first.mean()), _induction(wide, again))
+
+
+def repeats(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """(query, key): each token that came before, and the token after its previous occurrence.
+
+    Where that is the query itself, as in "a a", nothing would have to be remembered: it is left
+    out.
+    """
+    last: dict[int, int] = {}
+    found: list[tuple[int, int]] = []
+    for query, token in enumerate(ids):
+        if token in last and last[token] + 1 < query:
+            found.append((query, last[token] + 1))
+        last[token] = query
+    return tuple(found)
+
+
+def _induction(weights: Tensor, again: Sequence[tuple[int, int]]) -> float | None:
+    if not again:
+        return None
+    queries, keys = zip(*again, strict=True)
+    return float(weights[list(queries), list(keys)].mean())
 
 
 def _entropy(weights: Tensor) -> Tensor:
@@ -63,7 +102,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     """The grid of all heads, three numbers each; the maps of the chosen layer's."""
     chosen = settled(trace, place)
     look = chosen.look(trace)
-    grid = [_layer(trace, chosen, layer) for layer in range(trace.n_layers(chosen.side))]
+    ids = [] if chosen.cross else to_list(trace.passed(chosen.side).ids[0])
+    again = repeats(ids)
+    grid = [_layer(trace, chosen, layer, again) for layer in range(trace.n_layers(chosen.side))]
     shown = min(look.n_heads, _MAPS)
     maps = tuple(
         pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(shown)
@@ -71,6 +112,10 @@ def build(trace: Trace, place: Place) -> Chapter:
     some = bool((trace[f"{chosen.head_name}.weights"][chosen.token] < 0).any())
     receipts = () if some else (entropy_receipt(trace, chosen),)
     notes = ["means over the queries of this sentence: another sentence may say otherwise"]
+    if again:
+        notes.append(f"induction is the mean over {len(again)} queries whose token came before")
+    elif not chosen.cross:
+        notes.append("no token comes again after others: no induction score can be taken here")
     if shown < look.n_heads:
         notes.append(f"small maps: the first {shown} of the layer's {look.n_heads} heads")
     if any(each.entropy is None for row in grid for each in row):
@@ -86,6 +131,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             _grid(chosen, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
             _grid(chosen, grid, "previous", "share given to the token before"),
             _grid(chosen, grid, "first", "share given to the first token"),
+            *([_grid(chosen, grid, "induction", _INDUCTION)] if again else []),
+            _ranking(chosen, grid),
             *maps,
         ),
         receipts=receipts,
@@ -93,13 +140,15 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _layer(trace: Trace, chosen: Chosen, layer: int) -> list[HeadNumbers]:
+def _layer(
+    trace: Trace, chosen: Chosen, layer: int, again: Sequence[tuple[int, int]]
+) -> list[HeadNumbers]:
     look = trace.layer(chosen.side, layer).looks.get("cross" if chosen.cross else "")
     if look is None:
         return []
     here = replace(chosen, layer=layer)
     return [
-        numbers_of(trace[f"{replace(here, head=head).head_name}.weights"])
+        numbers_of(trace[f"{replace(here, head=head).head_name}.weights"], again)
         for head in range(look.n_heads)
     ]
 
@@ -117,6 +166,27 @@ def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], what: str, title: str) 
         ),
         scale="sequential",
         address="",
+    )
+
+
+def _ranking(chosen: Chosen, grid: list[list[HeadNumbers]]) -> Table:
+    """The heads in the order of each number, those that look most that way first."""
+    columns: list[str] = []
+    orders: list[list[str]] = []
+    for what, title, sign in _ORDERS:
+        told = [
+            (sign * value, replace(chosen, layer=layer, head=head).head_name, value)
+            for layer, row in enumerate(grid)
+            for head, numbers in enumerate(row)
+            if (value := getattr(numbers, what)) is not None
+        ]
+        if told:
+            columns.append(title)
+            orders.append([f"{name} {value:.2f}" for _, name, value in sorted(told)[:_RANKS]])
+    return Table(
+        title=f"heads in the order of each, the first {max(map(len, orders))} of {_count(grid)}",
+        columns=tuple(columns),
+        rows=tuple(zip(*orders, strict=True)),
     )
 
 

@@ -69,7 +69,7 @@ def pooled_map(trace: Trace, chosen: Chosen, most: int = 32) -> Matrix:
         columns=_labels(trace.pieces("encoder" if chosen.cross else chosen.side), patch),
         values=_cells(weights, seen),
         scale="sequential",
-        address=f"{chosen.head_name}.weights",
+        address="" if told else f"{chosen.head_name}.weights",
         pooled=told,
     )
 

@@ -98,12 +98,18 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     """One feature of what a head found: the values, weighed."""
     look, name = chosen.look(trace), chosen.head_name
     feature = chosen.feature % look.out.shape[-1]
-    weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
+    scale = trace.scales.get(chosen.as_head(), 1.0)
+    if scale == "mean":
+        every = trace[f"{name}.weights"].double().mean(0)
+        weights = row(every, "w, the mean over queries", f"{name}.weights")
+    else:
+        weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
     values = row(trace[f"{name}.v"][:, feature], f"v[:, {feature}]", f"{name}.v[:, {feature}]")
     made = product(weights, values)
     formula = f"w · v[:, {feature}]"
     if look.positions.adds_values:
-        far = _added_by_positions(look, trace[f"{name}.weights"])[chosen.token, feature]
+        moved = _added_by_positions(look, trace[f"{name}.weights"])[:, feature]
+        far = moved.mean() if scale == "mean" else moved[chosen.token]
         made = added(made, constant(float(far), "positions"))
         formula += " + what positions add to the values"
     if isinstance(look.layer, NeuralMemory):
@@ -112,8 +118,7 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         near = apply("mul", apply("sub", constant(1.0), share), made)
         made = added(near, apply("mul", share, memory))
         formula = f"(1 - g) × ({formula}) + g × memory"
-    scale = trace.scales.get(chosen.as_head(), 1.0)
-    if scale != 1.0:
+    if scale != "mean" and scale != 1.0:
         made, formula = apply("mul", made, constant(scale, "ablation")), f"({formula}) × ablation"
     return receipt(
         trace,

@@ -3,7 +3,7 @@
 import { announce, fill, h } from "./dom.js";
 import { effect, signal } from "./signal.js";
 import { isDark } from "./colour.js";
-import { choose, keepAddress, readAddress, state } from "./state.js";
+import { attention, choose, keepAddress, readAddress, state } from "./state.js";
 import { ask, cancelAll, isFile, place, question, waiting } from "./asking.js";
 import { header } from "./header.js";
 import { field, tokens } from "./sentence.js";
@@ -55,8 +55,8 @@ function look() {
   const asked = JSON.stringify(question("overview"));
   if (!seenAs || seenAs.asked !== asked) return;
   settle(seenAs);
-  const at = place();
-  get(question("prediction", { place: { token: at.token } }), "prediction", predicted);
+  const at = place(seenAs);
+  get(question("prediction", { place: { token: state.token() } }), "prediction", predicted);
   settleBack(seenAs);
   if (state.chapter() && !isKept(seenAs, state.chapter())) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
 }
@@ -64,15 +64,18 @@ function look() {
 /** What was chosen for another sentence or model may not be there in this one. @param {any} seenAs */
 function settle(seenAs) {
   const count = seenAs.pieces.length;
-  const stack = seenAs.stacks.find((/** @type {any} */ s) => s.name === state.stack()) ?? seenAs.stacks[seenAs.stacks.length - 1];
+  const stack = attention(seenAs) ?? seenAs.stacks.findLast((/** @type {any} */ s) => !s.cross);
+  const keys = stack.name === "encoder" && seenAs.spare.length ? seenAs.spare.length : count;
   const layer = Math.min(state.layer(), stack.layers.length - 1);
   const ids = seenAs.contents.map((/** @type {any} */ each) => each.id);
   choose({
     stack: stack.name,
+    cross: Number(stack.cross),
     layer,
     head: Math.min(state.head(), Math.max(1, stack.layers[layer].heads) - 1),
     token: state.token() < -count || state.token() >= count ? count - 1 : (state.token() + count) % count,
-    other: Math.min(state.other(), count - 1),
+    other: Math.min(state.other(), keys - 1),
+    source: seenAs.spare.length ? Math.min(state.source() < 0 ? state.source() + seenAs.spare.length : state.source(), seenAs.spare.length - 1) : 0,
     chapter: ids.includes(state.chapter()) ? state.chapter() : ids[0],
   });
 }

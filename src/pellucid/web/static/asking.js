@@ -18,11 +18,14 @@ let held = null;
 /** Whether the page is one file without a server. */
 export const isFile = document.getElementById("payload") !== null;
 
-/** What is chosen, as a question has it. */
-export function place() {
+/** What is chosen, as a question has it: of a pair, the encoder asks with a token of the source, and
+ * the decoder's look at the encoder asks for one. @param {any} seenAs the overview */
+export function place(seenAs) {
+  const pair = seenAs.spare.length > 0;
+  const [encodes, crosses] = [pair && state.stack() === "encoder", state.cross() === 1];
   return {
-    token: state.token(), other: state.other(), layer: state.layer(), head: state.head(),
-    feature: state.feature(), stack: state.stack(), cross: state.cross() === 1,
+    token: encodes ? state.source() : state.token(), other: crosses ? state.source() : state.other(),
+    layer: state.layer(), head: state.head(), feature: state.feature(), stack: state.stack(), cross: crosses,
     weight: state.weight(), row: state.row(), column: state.column(),
   };
 }
@@ -100,7 +103,7 @@ async function fromFile(asked) {
 function keyOf({ kind, chapter, place: at }, axes) {
   if (kind === "runs" || kind === "overview" || kind === "backward") return kind;
   if (kind === "prediction") return `prediction ${at.token}`;
-  if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.layer}`;
+  if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.cross} ${at.layer}`;
   return [chapter, ...axes[chapter].map((axis) => `${axis}=${at[axis]}`)].join(" ");
 }
 

@@ -3,8 +3,9 @@
 import { announce, fill, h, seen } from "./dom.js";
 import { gate, weightPicker } from "./backward.js";
 import { pictures } from "./pictures.js";
+import { place } from "./asking.js";
 import { receipt } from "./receipt.js";
-import { headName, state } from "./state.js";
+import { chosenHead, state } from "./state.js";
 import { t } from "./messages.js";
 
 /** @param {Element} home @param {any} seenAs the overview */
@@ -50,8 +51,9 @@ function step(heading) {
 
 /** @param {Element} home @param {any} said the chapter @param {any} seenAs the overview */
 export function chapter(home, said, seenAs) {
-  const token = (state.token() + seenAs.pieces.length) % seenAs.pieces.length;
-  const where = t("where", { head: headName(state.stack(), state.layer(), state.head()), token: `${seen(seenAs.pieces[token])} (${token})` });
+  const read = state.stack() === "encoder" && seenAs.spare.length ? seenAs.spare : seenAs.pieces;
+  const token = (place(seenAs).token + read.length) % read.length;
+  const where = t("where", { head: chosenHead(), token: `${seen(read[token])} (${token})` });
   fill(
     home,
     h(
@@ -61,7 +63,7 @@ export function chapter(home, said, seenAs) {
       h("p", { class: "lead", said: said.sentence }),
       weightPicker(seenAs, said.id),
     ),
-    pictures(said.pictures, seenAs.pieces),
+    pictures(said.pictures, seenAs),
     said.receipts.length > 0 &&
       h(
         "section", { class: "receipts", "aria-labelledby": "receipts-head" },

@@ -3,7 +3,7 @@
 
 import { fill, h } from "./dom.js";
 import { signal } from "./signal.js";
-import { scaleOf, setScale, state } from "./state.js";
+import { chosenHead, scaleOf, setScale, state } from "./state.js";
 import { isFile } from "./asking.js";
 import { move } from "./rail.js";
 import { turn } from "./chapters.js";
@@ -53,8 +53,7 @@ function done(key, seenAs) {
     }
     case "x": {
       if (isFile) return false;
-      const [stack, layer, head] = [state.stack(), state.layer(), state.head()];
-      setScale(stack, layer, head, scaleOf(stack, layer, head) === 0 ? 1 : 0);
+      setScale(chosenHead(), scaleOf(chosenHead()) === 0 ? 1 : 0);
       break;
     }
     case "c": compare(seenAs); break;

@@ -6,7 +6,7 @@ import { css, isDark, isPale, shade } from "./colour.js";
 import { floats } from "./asking.js";
 import { t } from "./messages.js";
 
-/** @typedef {{ title: string, rows: string[], columns: string[], data: string, scale: any,
+/** @typedef {{ title: string, rows: string[], columns: string[], first: number[], data: string, scale: any,
  *   address: string, pooled: string }} Matrix */
 
 let count = 0;
@@ -52,7 +52,7 @@ export function matrix(said, at, choose) {
     cell.textContent = told(row, column);
     line.setAttribute("aria-rowindex", row + 1);
     cell.setAttribute("aria-colindex", column + 1);
-    const address = said.address ? `${said.address}[${row}, ${column}]` : "";
+    const address = said.address ? `${said.address}[${row + said.first[0]}, ${column + said.first[1]}]` : "";
     fill(readout, h("span", { text: told(row, column, "cell-shown") }), address && h("code", { text: address }));
     const [summary, home] = details.children;
     summary.textContent = t("row-table", { row: seen(said.rows[row]) });

@@ -8,10 +8,10 @@ import { matrix } from "./matrix.js";
 import { state } from "./state.js";
 import { t } from "./messages.js";
 
-/** @param {any} said @param {string[]} pieces the sentence's tokens @returns {HTMLElement} */
-function picture(said, pieces) {
+/** @param {any} said @param {any} seenAs the overview @returns {HTMLElement} */
+function picture(said, seenAs) {
   switch (said.kind) {
-    case "matrix": return withSelection(said, pieces);
+    case "matrix": return withSelection(said, seenAs);
     case "tokens": return tokens(said);
     case "bars": return bars(said);
     case "lines": return lines(said);
@@ -22,8 +22,8 @@ function picture(said, pieces) {
 }
 
 /** Pictures one below the other; several matrices in a row, such as one for each head, side by side.
- * @param {any[]} all @param {string[]} pieces */
-export function pictures(all, pieces) {
+ * @param {any[]} all @param {any} seenAs */
+export function pictures(all, seenAs) {
   /** @type {any[][]} */
   const groups = [];
   for (const each of all) {
@@ -33,28 +33,39 @@ export function pictures(all, pieces) {
     else groups.push([each]);
   }
   return groups.map((group) => {
-    const made = group.map((each) => picture(each, pieces));
+    const made = group.map((each) => picture(each, seenAs));
     return group.length > 2 ? h("div", { class: "several" }, made) : made;
   });
 }
 
-/** A matrix chooses what its rows and columns are: tokens, layers, heads, features.
- * @param {any} said @param {string[]} pieces */
-function withSelection(said, pieces) {
-  const [rows, columns] = [kindOf(said.rows, pieces), kindOf(said.columns, pieces)];
-  const token = (state.token() + pieces.length) % pieces.length;
-  const places = /** @type {Record<string, number>} */ ({ token, layer: state.layer(), head: state.head(), feature: state.feature() });
-  const both = rows === "token" && columns === "token";
-  const at = { row: places[rows], column: both ? state.other() : places[columns] };
-  return matrix(said, at, (row, column) => {
-    if (rows !== "feature" || columns === "token") state[rows].set(numberIn(said.rows[row], row));
-    state[both ? "other" : columns].set(columns === "token" ? column : numberIn(said.columns[column], column));
+/** A matrix chooses what its rows and columns are: tokens, layers, heads, features. What is cut out
+ * begins at `first`; the patches of a pooled map are nothing that can be chosen.
+ * @param {any} said @param {any} seenAs */
+function withSelection(said, seenAs) {
+  const pair = seenAs.spare.length > 0;
+  const asks = pair && state.stack() === "encoder" ? "source" : "token";
+  const answers = pair && (asks === "source" || state.cross() === 1) ? "source" : "token";
+  const pieces = /** @type {Record<string, string[]>} */ ({ token: seenAs.pieces, source: seenAs.spare });
+  const [down, across] = said.first;
+  const rows = kindOf(said.rows, pieces[asks], down) ?? asks;
+  const columns = kindOf(said.columns, pieces[answers], across) ?? answers;
+  const both = rows === asks && columns === answers;
+  const column = both && asks === answers ? "other" : columns;
+  const token = (state.token() + seenAs.pieces.length) % seenAs.pieces.length;
+  const places = /** @type {Record<string, number>} */ ({ token, source: state.source(), other: state.other(), layer: state.layer(), head: state.head(), feature: state.feature() });
+  const pooled = said.pooled && !said.address;
+  const at = { row: places[rows] - down, column: places[column] - across };
+  return matrix(said, at, (r, c) => {
+    if (pooled) return;
+    if (rows !== "feature" || columns === answers) state[rows].set(numberIn(said.rows[r], r + down));
+    state[column].set(columns === answers ? c + across : numberIn(said.columns[c], c));
   });
 }
 
-/** @param {string[]} names @param {string[]} pieces */
-function kindOf(names, pieces) {
-  if (names.length === pieces.length && names.every((name, n) => name === pieces[n])) return "token";
+/** What names are of; null where they are tokens. @param {string[]} names @param {string[]} pieces
+ * @param {number} first */
+function kindOf(names, pieces, first) {
+  if (first + names.length <= pieces.length && names.every((name, n) => name === pieces[n + first])) return null;
   if (names.every((name) => /^(L|E|layer )\d+$/.test(name))) return "layer";
   return names.every((name) => /^(H|head )\d+$/.test(name)) ? "head" : "feature";
 }

@@ -2,7 +2,7 @@
 
 import { announce, fill, h, svg, digits, percent, seen } from "./dom.js";
 import { distribution, drawnFrom } from "./sampling.js";
-import { headName, scaleOf, scales, setScale, state } from "./state.js";
+import { attention, chosenHead, headName, scaleOf, scales, setScale, state } from "./state.js";
 import { isFile } from "./asking.js";
 import { t } from "./messages.js";
 
@@ -129,28 +129,29 @@ function ladder(said) {
 
 /** The chosen head, and how much it counts. @param {any} seenAs */
 function head(seenAs) {
-  const [stack, layer, n] = [state.stack(), state.layer(), state.head()];
-  const has = seenAs.stacks.find((/** @type {any} */ s) => s.name === stack)?.layers[layer]?.heads;
-  if (isFile || !has) return null;
-  const by = scaleOf(stack, layer, n);
+  if (isFile || !attention(seenAs)?.layers[state.layer()]?.heads) return null;
+  const name = chosenHead();
+  const by = scaleOf(name);
   const input = h("input", {
     type: "range", id: "slider-scale", min: 0, max: 2, step: 0.1, "data-key": "slider scale", "aria-valuetext": String(by),
-    onchange: () => setScale(stack, layer, n, Number(input.value)),
+    onchange: () => setScale(name, Number(input.value)),
     oninput: () => (input.nextElementSibling.textContent = `×${input.value}`),
   });
-  input.value = String(by);
+  input.value = String(by === "mean" ? 1 : by);
   const all = scales();
+  const shown = (/** @type {number | "mean"} */ each) => (each === "mean" ? t("mean") : `×${digits(each, 1)}`);
   return h(
     "section", { class: "scale" },
-    h("h3", { translate: "no", text: t("head", { head: headName(stack, layer, n) }) }),
+    h("h3", { translate: "no", text: t("head", { head: name }) }),
     h("p", { class: "soft", text: t("head-hint") }),
-    h("div", { class: "sliders" }, h("label", { for: "slider-scale", text: t("counts") }), input, h("output", { for: "slider-scale", said: `×${digits(by, 1)}` })),
+    h("div", { class: "sliders" }, h("label", { for: "slider-scale", text: t("counts") }), input, h("output", { for: "slider-scale", text: shown(by), translate: "no" })),
     h(
       "p", { class: "buttons" },
-      h("button", { type: "button", "data-key": "ablate", text: t(by === 0 ? "put-back" : "take-away"), onclick: () => setScale(stack, layer, n, by === 0 ? 1 : 0) }),
+      h("button", { type: "button", "data-key": "ablate", text: t(by === 0 ? "put-back" : "take-away"), onclick: () => setScale(name, by === 0 ? 1 : 0) }),
+      h("button", { type: "button", "data-key": "mean", text: t(by === "mean" ? "put-back" : "put-mean"), onclick: () => setScale(name, by === "mean" ? 1 : "mean") }),
       all.length > 0 && h("button", { type: "button", class: "quiet", "data-key": "put back", text: t("put-all-back"), onclick: () => state.scales.set("") }),
     ),
-    all.length > 0 && h("p", { class: "soft", translate: "no", text: t("scaled-list", { heads: all.map((s) => `${headName(s.stack, s.layer, s.head)} ×${s.by}`).join(", ") }) }),
+    all.length > 0 && h("p", { class: "soft", translate: "no", text: t("scaled-list", { heads: all.map((s) => `${headName(s.stack, s.layer, s.head, s.cross)} ${shown(s.by)}`).join(", ") }) }),
   );
 }
 

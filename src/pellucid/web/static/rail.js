@@ -3,21 +3,25 @@
 import { fill, h, svg, digits } from "./dom.js";
 import { css, isDark, shade } from "./colour.js";
 import { ask, bytes, question } from "./asking.js";
-import { choose, headName, scaleOf, state } from "./state.js";
+import { attention, choose, headName, scaleOf, state } from "./state.js";
 import { t } from "./messages.js";
 
 /** @param {Element} home @param {any} seenAs the overview @param {any} back what came back, or null */
 export function rail(home, seenAs, back) {
   const many = seenAs.stacks.length > 1;
+  const long = Math.max(seenAs.pieces.length, seenAs.spare.length) > seenAs.side;
+  const name = (/** @type {any} */ stack) => t(stack.cross ? "cross" : stack.name);
   fill(
     home,
     h("h2", { text: t("layers") }),
     h("p", { class: "soft", text: t(back ? "layers-hint-back" : "layers-hint") }),
+    long && h("p", { class: "soft", text: t("layers-pooled", { side: seenAs.side }) }),
     seenAs.stacks.map((/** @type {any} */ stack) => [
-      many && h("h3", { text: t(stack.name) }),
+      many && h("h3", { text: name(stack) }),
       h(
-        "div", { role: "grid", class: "layers", "aria-label": many ? t(stack.name) : t("layers"), onkeydown: (/** @type {KeyboardEvent} */ event) => walk(event, seenAs) },
-        stack.layers.map((/** @type {any} */ layer, /** @type {number} */ n) => row(stack, layer, n, back?.stacks[stack.name])),
+        "div", { role: "grid", class: "layers", "aria-label": many ? name(stack) : t("layers"), onkeydown: (/** @type {KeyboardEvent} */ event) => walk(event, seenAs) },
+        // the stream of the decoder is one, however it looks at the encoder: its gradients stand once
+        stack.layers.map((/** @type {any} */ layer, /** @type {number} */ n) => row(stack, layer, n, stack.cross ? undefined : back?.stacks[stack.name])),
       ),
     ]),
   );
@@ -26,7 +30,7 @@ export function rail(home, seenAs, back) {
 /** @param {any} stack @param {any} layer @param {number} n
  * @param {number[] | undefined} grads how long the gradients are before each layer and at last */
 function row(stack, layer, n, grads) {
-  const here = state.stack() === stack.name && state.layer() === n;
+  const here = isHere(stack) && state.layer() === n;
   const most = Math.max(...stack.norms);
   const heads = Array.from({ length: Math.max(1, layer.heads) }, (_, head) => thumbnail(stack, layer, n, head));
   const norm = stack.norms[n + 1];
@@ -46,12 +50,17 @@ function backwards(norm, most) {
   return svg("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "norm gradient", "aria-hidden": "true", "data-gradient": norm }, svg("rect", { x: 100 - width, width, height: 4 }));
 }
 
+/** @param {any} stack */
+const isHere = (stack) => state.stack() === stack.name && (state.cross() === 1) === stack.cross;
+
 /** @param {any} stack @param {any} layer @param {number} n @param {number} head */
 function thumbnail(stack, layer, n, head) {
-  const chosen = state.stack() === stack.name && state.layer() === n && state.head() === head;
-  const by = scaleOf(stack.name, n, head);
+  const chosen = isHere(stack) && state.layer() === n && state.head() === head;
+  const name = headName(stack.name, n, head, stack.cross);
+  const by = scaleOf(name);
   const plain = t(layer.heads ? "head-label" : "head-without-map", { layer: n, head });
-  const said = by === 1 ? plain : `${plain}, ${by === 0 ? t("head-gone") : t("head-scaled", { by })}`;
+  const now = by === 0 ? t("head-gone") : by === "mean" ? t("head-mean") : t("head-scaled", { by });
+  const said = by === 1 ? plain : `${plain}, ${now}`;
   const canvas = h("canvas", { "aria-hidden": "true" });
   if (layer.thumbnails) paint(canvas, layer.thumbnails, head);
   else if (layer.heads) later(canvas, stack, layer, n, head);
@@ -62,8 +71,8 @@ function thumbnail(stack, layer, n, head) {
       {
         type: "button", class: `head${by === 0 ? " gone" : by === 1 ? "" : " scaled"}`, "aria-label": said, title: said,
         "aria-pressed": chosen ? "true" : "false", tabindex: chosen ? 0 : -1,
-        "data-key": `head ${headName(stack.name, n, head)}`, "data-head": headName(stack.name, n, head),
-        onclick: () => choose({ stack: stack.name, layer: n, head }),
+        "data-key": `head ${name}`, "data-head": name,
+        onclick: () => choose({ stack: stack.name, cross: Number(stack.cross), layer: n, head }),
       },
       layer.heads ? canvas : h("span", { class: "soft", text: t("no-heads") }),
     ),
@@ -89,8 +98,8 @@ function later(canvas, stack, layer, n, head) {
   const watch = new IntersectionObserver(async (found) => {
     if (!found.some((each) => each.isIntersecting)) return;
     watch.disconnect();
-    const asked = question("thumbnails", { place: { stack: stack.name, layer: n } });
-    layer.asked ??= ask(asked, `thumbnails ${stack.name} ${n}`).catch(() => null);
+    const asked = question("thumbnails", { place: { stack: stack.name, cross: stack.cross, layer: n } });
+    layer.asked ??= ask(asked, `thumbnails ${stack.name} ${stack.cross} ${n}`).catch(() => null);
     const answer = await layer.asked;
     if (answer?.thumbnails) paint(canvas, (layer.thumbnails = answer.thumbnails), head);
   });
@@ -110,9 +119,9 @@ function walk(event, seenAs) {
 /** Chooses a layer or a head beside the one that is chosen. @param {any} seenAs
  * @param {number} layers @param {number} heads */
 export function move(seenAs, layers, heads) {
-  const stack = seenAs.stacks.find((/** @type {any} */ s) => s.name === state.stack()) ?? seenAs.stacks[0];
+  const stack = attention(seenAs) ?? seenAs.stacks[0];
   const layer = Math.min(Math.max(state.layer() + layers, 0), stack.layers.length - 1);
   const count = Math.max(1, stack.layers[layer].heads);
   const head = Math.min(Math.max(state.head() + heads, 0), count - 1);
-  choose({ stack: stack.name, layer, head });
+  choose({ stack: stack.name, cross: Number(stack.cross), layer, head });
 }

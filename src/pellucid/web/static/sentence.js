@@ -56,7 +56,7 @@ function example(text) {
 
 /** The tokens as they were read. @param {Element} home @param {any} seenAs the overview */
 export function tokens(home, seenAs) {
-  const { pieces, ids, surprisals, window: [first, last], spare } = seenAs;
+  const { pieces, ids, surprisals, window: [first, last], spare, notes } = seenAs;
   const chosen = (state.token() + pieces.length) % pieces.length;
   const most = Math.max(...surprisals.filter(Number.isFinite), 1);
   const dark = isDark();
@@ -85,6 +85,22 @@ export function tokens(home, seenAs) {
     home,
     start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
     h("ol", { class: "tokens", "aria-label": t("tokens") }, items),
-    spare.length > 0 && h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map((/** @type {string} */ piece) => h("li", { said: seen(piece) }))),
+    spare.length > 0 && [h("p", { class: "soft", text: t("tokens-of-source") }), h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map(source))],
+    notes.map((/** @type {string} */ note) => h("p", { class: "said-of-it", said: note })),
   );
+}
+
+/** A token of the text that an encoder reads beside the decoder's. @param {string} piece
+ * @param {number} n */
+function source(piece, n) {
+  const chosen = n === state.source();
+  const said = t("source-label", { n, piece: seen(piece) });
+  return h("li", {}, h(
+    "button",
+    {
+      type: "button", class: "token", "aria-label": said, title: said, "aria-pressed": chosen ? "true" : "false",
+      tabindex: chosen ? 0 : -1, "data-key": `source ${n}`, "data-source": n, onclick: () => state.source.set(n),
+    },
+    h("span", { said: seen(piece) }),
+  ));
 }

@@ -2,20 +2,20 @@
 
 import { effect, signal } from "./signal.js";
 
-/** @typedef {{ stack: string, layer: number, head: number, by: number }} Scale */
+/** @typedef {{ stack: string, cross: boolean, layer: number, head: number, by: number | "mean" }} Scale */
 
 const START = {
   run: "", at: "", sentence: "", chapter: "", stack: "decoder",
-  token: -1, other: 0, layer: 0, head: 0, feature: 0, cross: 0,
+  token: -1, other: 0, source: 0, layer: 0, head: 0, feature: 0, cross: 0,
   weight: "", row: 0, column: 0,
   temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1,
 };
 /** How each is called in the address. @type {Record<string, string>} */
 const CALLED = {
-  run: "run", at: "at", sentence: "s", chapter: "chapter", stack: "stack", token: "t", other: "o",
+  run: "run", at: "at", sentence: "s", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
   layer: "l", head: "h", feature: "f", cross: "e",
   weight: "w", row: "r", column: "c",
-  temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "i",
+  temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "m",
 };
 
 /** @type {Record<string, import("./signal.js").Signal<any>>} */
@@ -58,31 +58,43 @@ export function keepAddress() {
 
 /** The heads that do not count fully, from "L2.H1=0 E0.H3=1.5". @returns {Scale[]} */
 export function scales() {
-  return [...state.scales().matchAll(/([LE])(\d+)\.H(\d+)=([\d.]+)/g)].map((found) => ({
+  return [...state.scales().matchAll(/([LE])(\d+)\.H(\d+)(\.cross)?=(mean|[\d.]+)/g)].map((found) => ({
     stack: found[1] === "L" ? "decoder" : "encoder",
+    cross: found[4] !== undefined,
     layer: Number(found[2]),
     head: Number(found[3]),
-    by: Number(found[4]),
+    by: found[5] === "mean" ? "mean" : Number(found[5]),
   }));
 }
 
-/** How much one head counts. @param {string} stack @param {number} layer @param {number} head */
-export function scaleOf(stack, layer, head) {
-  const found = scales().find((s) => s.stack === stack && s.layer === layer && s.head === head);
-  return found ? found.by : 1;
+/** How much one head counts. @param {string} name */
+export function scaleOf(name) {
+  return scales().find((s) => headName(s.stack, s.layer, s.head, s.cross) === name)?.by ?? 1;
 }
 
-/** Lets a head count by so much. @param {string} stack @param {number} layer @param {number} head
- * @param {number} by */
-export function setScale(stack, layer, head, by) {
-  const others = scales().filter((s) => s.stack !== stack || s.layer !== layer || s.head !== head);
-  const all = by === 1 ? others : [...others, { stack, layer, head, by }];
-  state.scales.set(all.map((s) => `${headName(s.stack, s.layer, s.head)}=${s.by}`).join(" "));
+/** Lets a head count by so much. @param {string} name @param {number | "mean"} by */
+export function setScale(name, by) {
+  const all = scales().map((s) => [headName(s.stack, s.layer, s.head, s.cross), s.by]);
+  const now = all.filter(([other]) => other !== name);
+  if (by !== 1) now.push([name, by]);
+  state.scales.set(now.map(([head, each]) => `${head}=${each}`).join(" "));
 }
 
-/** A head as addresses call it. @param {string} stack @param {number} layer @param {number} head */
-export function headName(stack, layer, head) {
-  return `${stack === "encoder" ? "E" : "L"}${layer}.H${head}`;
+/** A head as addresses call it. @param {string} stack @param {number} layer @param {number} head
+ * @param {boolean} cross */
+export function headName(stack, layer, head, cross) {
+  return `${stack === "encoder" ? "E" : "L"}${layer}.H${head}${cross ? ".cross" : ""}`;
+}
+
+/** The head that is chosen, as addresses call it. */
+export function chosenHead() {
+  return headName(state.stack(), state.layer(), state.head(), state.cross() === 1);
+}
+
+/** The attention that is chosen, among those of the overview; null where it has none such.
+ * @param {any} seenAs */
+export function attention(seenAs) {
+  return seenAs.stacks.find((/** @type {any} */ s) => s.name === state.stack() && s.cross === (state.cross() === 1)) ?? null;
 }
 
 /** What is compared with, from "run1@step-4" and perhaps a sentence behind a blank. */
