@@ -23,7 +23,7 @@ from pellucid.web.book import AllChapters
 from pellucid.web.packing import LARGEST_ANSWER, chapter_of
 from pellucid.web.reading import Traced
 from pellucid.web.told import Attention
-from pellucid.web.views import overview, prediction, thumbnails_of
+from pellucid.web.views import backward, overview, prediction, thumbnails_of
 from support.models import BASE, random_ids
 from support.traced import MODELS, traced
 
@@ -66,6 +66,12 @@ def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
+    if told.has_loss:
+        said = backward(told)
+        sent(said)
+        for side in read.sides:
+            lengths = [float(grad.norm()) for grad in read.backward().stream(side)]
+            assert said["stacks"][side] == pytest.approx(lengths)
 
 
 def large(n_layers: int, n_heads: int, time: int) -> Trace:

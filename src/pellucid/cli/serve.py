@@ -136,7 +136,7 @@ _CALLED = {
 def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
     """The chapter and place that flags name, as the page's address has them."""
     said = {key: getattr(arguments, name) for key, name in _CALLED.items()}
-    said["x"] = " ".join(f"{head}={by}" for head, by in scales.items())
+    said["x"] = " ".join(f"{head}={_number(by)}" for head, by in scales.items())
     said["e"] = int(arguments.cross)
     said["vs"] = _versus(arguments)
     # of a pair's two texts, what is chosen in the one that the encoder reads
@@ -145,6 +145,10 @@ def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> s
         del said["i"]
     parts = [f"{key}={quote(str(value))}" for key, value in said.items() if value]
     return "#" + "&".join(parts)
+
+
+def _number(by: HeadScale) -> str:
+    return by if by == "mean" else f"{by:g}"
 
 
 def _versus(arguments: argparse.Namespace) -> str:

@@ -220,7 +220,7 @@ class Gradients:
         kind = "cross." if place.cross else ""
         if place.what in ("scores", "weights"):
             if not isinstance(look.layer, NeuralMemory | LinearAttention):
-                arriving = found[f"{kind}out"][place.head] * _scale(trace, place)
+                arriving = _before_scaling(trace, place, found[f"{kind}out"][place.head])
                 return heads.back(look, place.head, arriving)[place.what == "scores"]
             return None
         part = found.get(f"{kind}{place.what}")
@@ -263,10 +263,14 @@ def _of_looks(run: Heard) -> dict[str, Tensor]:
     return found
 
 
-def _scale(trace: Trace, place: Address) -> float:
-    """How much a head counts: what comes back to its weights passes that too."""
+def _before_scaling(trace: Trace, place: Address, arriving: Tensor) -> Tensor:
+    """The gradient of what a head found before it was scaled, or its mean put in its place."""
     assert place.head is not None
-    return trace.scales.get(HeadPlace(place.side, place.layer, place.head, place.cross), 1.0)
+    at = HeadPlace(place.side, place.layer, place.head, place.cross)
+    scale = trace.scales.get(at, 1.0)
+    if scale == "mean":
+        return arriving.mean(0, keepdim=True).expand_as(arriving)
+    return arriving * scale
 
 
 def _why_none(trace: Trace, name: str) -> str:

@@ -68,8 +68,9 @@ def overview(told: Told) -> Plain:
 
 def backward(told: Told) -> Plain:
     """How long the gradients are that reach each layer, and the weights there are to choose."""
+    stacks = dict.fromkeys(attention.stack for attention in told.heads)
     return {
-        "stacks": {name: list(told.gradients(name)) for name in told.heads},
+        "stacks": {stack: list(told.gradients(stack)) for stack in stacks},
         "weights": [[name, *shape] for name, shape in told.parameters().items()],
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -186,7 +187,7 @@ def _ranking(chosen: Chosen, grid: list[list[HeadNumbers]]) -> Table:
     return Table(
         title=f"heads in the order of each, the first {max(map(len, orders))} of {_count(grid)}",
         columns=tuple(columns),
-        rows=tuple(zip(*orders, strict=True)),
+        rows=tuple(zip_longest(*orders, fillvalue="")),
     )
 
 

@@ -18,6 +18,7 @@ from pellucid.explain.receipts.making import (
     number,
     product,
     receipt,
+    row,
     source_of,
     summed,
     vector,
@@ -62,12 +63,16 @@ def sum_rule(trace: Trace, chosen: Chosen) -> Receipt | None:
     look, name = chosen.look(trace), chosen.head_name
     if look.positions.adds_values:
         return None
-    arriving = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
+    scale = trace.scales.get(chosen.as_head(), 1.0)
+    if scale == "mean":
+        every = trace[f"{name}.out.grad"].double().mean(0)
+        arriving = row(every, "dL/dout, the mean over queries", f"{name}.out.grad")
+    else:
+        arriving = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
     v = vector(trace, at(f"{name}.v", chosen.other), "v")
     made: Expression = product(arriving, v)
     formula = "dL/dout · v"
-    scale = trace.scales.get(chosen.as_head(), 1.0)
-    if scale != 1.0:
+    if scale != "mean" and scale != 1.0:
         made, formula = apply("mul", made, constant(scale, "ablation")), f"{formula} × ablation"
     return receipt(
         trace,
