@@ -45,6 +45,10 @@ NAMES = [
 ]
 
 
+#: The chapters that need a loss to go back from.
+WAY_BACK = [entry for entry in CHAPTERS if entry.part in ("backward", "update")]
+
+
 def plain(found: Trace) -> Transformer:
     """A copy of the model on which the sentence's loss was sent back by torch alone."""
     model = copy.deepcopy(found.model)
@@ -162,7 +166,7 @@ def test_the_model_is_left_as_it_was() -> None:
     with torch.no_grad():
         found["L1.H0.scores.grad"], found["decoder.blocks.0.attention.query.weight.next"]
         found["after_update.loss"]
-        for entry in [each for each in CHAPTERS if each.part in ("backward", "update")]:
+        for entry in WAY_BACK:
             tell(found, entry.id, Place(layer=1))
     assert torch.equal(torch.get_rng_state(), random)
     assert [module.training for module in model.modules()] == modes
@@ -216,7 +220,7 @@ def test_what_has_no_loss_has_no_way_back(why: str) -> None:
     found = traced(build(ENCODERS["bert"])) if "encoder" in why else trace(build(BASE), ids=[3])
     with pytest.raises(pellucid.PellucidError, match=why):
         found.backward()
-    for entry in CHAPTERS[13:]:
+    for entry in WAY_BACK:
         chapter = tell(found, entry.id, Place())
         assert chapter.sentence.startswith("There is no loss to go back from.")
         assert (chapter.id, chapter.part, chapter.title) == (entry.id, entry.part, entry.title)

@@ -233,7 +233,9 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
     assert (shown.first_row, shown.first_column) == (48, 28)
     assert "queries 48 to 95 of 100" in shown.pooled
     check_matrix(trace, shown)
-    small = next(each for each in tell(trace, "heads", Place()).pictures if each.pooled)
+    small = next(
+        each for each in tell(trace, "heads", Place()).pictures if getattr(each, "pooled", "")
+    )
     assert small.pooled == "pooled: each cell is the largest of 7 x 7 weights"
     largest = max(cell for row in small.values for cell in row if cell is not None)
     assert largest == pytest.approx(float(trace["L0.H0.weights"].max()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from starlette.testclient import TestClient
 
 from pellucid.web import Session
 from pellucid.web.app import app
+from support.browsing import launched
 from support.page import SENTENCE, session_of
 
 HERE = "http://127.0.0.1:7357"
@@ -31,3 +33,10 @@ def client(session: Session) -> TestClient:
 def reading() -> dict[str, Any]:
     """A sentence, as the page names it."""
     return {"run": "run0", "checkpoint": "", "sentence": SENTENCE}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    with launched() as found:
+        yield found
