@@ -16,9 +16,10 @@ import pytest
 from pellucid.cli import main
 from pellucid.errors import RunError
 from pellucid.report import tell, write_report
+from pellucid.report.chart import Across, Chart, svg
 from pellucid.report.charts import charts
 from pellucid.report.page import page
-from pellucid.report.story import MOST_POINTS
+from pellucid.report.story import MOST_POINTS, Series
 from pellucid.runs import read_events
 from pellucid.training import Event, events
 from support.events import (
@@ -156,6 +157,16 @@ def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
     assert "a line across at 1: clipped at 1" in shown
     without = [replace(e, clip_norm=None) if isinstance(e, events.Logged) else e for e in WHOLE]
     assert "clipped" not in drawn(*without).split("</style>")[1]
+
+
+def test_names_of_lines_that_lie_close_stand_apart() -> None:
+    near = tuple(Across(f"at {value}", value) for value in (50, 51, 52, 99, 100))
+    curve = Series(name="x", unit="", points=((0, 0.0), (9, 100.0)))
+    chart = Chart("x", "x", "", (curve,), near, (), 9)
+    names = re.findall(r'class="name" x="\d+" y="([\d.]+)" text-anchor="(\w+)"', svg(chart))
+    assert len(names) == 5
+    for i, (y, end) in enumerate(names):
+        assert all(end != e or abs(float(y) - float(at)) >= 14 for at, e in names[:i])
 
 
 def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -> None:

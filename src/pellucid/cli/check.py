@@ -6,6 +6,7 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.findings import add_finding_flags
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import ExitCode
 
@@ -29,22 +30,13 @@ def add_to(verbs: Any) -> None:
         metavar="MODEL-OR-CONFIG",
         help="a run, a Hugging Face directory, a preset's name, or a config file",
     )
-    parser.add_argument("text", metavar="DATA", nargs="?", help="a text file, for a run or model")
     parser.add_argument(
-        "--fail-on",
-        choices=("warn", "fault", "fatal"),
-        metavar="SEVERITY",
-        help="exit code 4 where anything is found that is at least so severe: warn, fault or fatal",
+        "text",
+        metavar="DATA",
+        nargs="?",
+        help="what it learns from: a text file, or a file of rows",
     )
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="CODE", help="a code to leave out"
-    )
-    parser.add_argument(
-        "--frozen", action="append", default=[], metavar="NAME", help="weights that are not to move"
-    )
-    parser.add_argument(
-        "--no-positions", action="store_true", help="the model has no positions by design"
-    )
+    add_finding_flags(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -6,6 +6,7 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.findings import add_finding_flags
 from pellucid.cli.output import add_json, print_json
 from pellucid.cli.prove import add_prove_flags, proof_lines, prove_as_said
 from pellucid.errors import ConfigError, ExitCode
@@ -39,28 +40,14 @@ def add_to(verbs: Any) -> None:
         metavar="N",
         help="of a log: how many tokens there are, to compare its losses with guessing",
     )
-    parser.add_argument(
-        "--fail-on",
-        choices=("warn", "fault", "fatal"),
-        metavar="SEVERITY",
-        help="exit code 4 where anything is found that is at least so severe: warn, fault or fatal",
-    )
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="CODE", help="a code to leave out"
-    )
-    parser.add_argument(
-        "--frozen", action="append", default=[], metavar="NAME", help="weights that are not to move"
-    )
-    parser.add_argument(
-        "--no-positions", action="store_true", help="the model has no positions by design"
-    )
+    add_finding_flags(parser)
     parser.add_argument(
         "--prove", action="store_true", help="try fixes on forks of the run, and say what helped"
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_prove_flags(parser)
     add_json(parser)
-    parser.set_defaults(call=call)
+    parser.set_defaults(call=call, when_stopped="at once; the run is as it was")
 
 
 def call(arguments: argparse.Namespace) -> ExitCode:

@@ -92,8 +92,13 @@ def train_with_alarm(arguments: argparse.Namespace, begin: Begin) -> None:
 def _go_on(
     arguments: argparse.Namespace, alarm: Alarm, result: Result, observers: Sequence[Observer]
 ) -> Run:
+    usual = arguments.when_stopped
+    arguments.when_stopped = (
+        f"at once; the run is saved, and goes on with: {_command(alarm, result)}"
+    )
     answer = _answer(arguments, alarm, result)
     choice = _choose(arguments, answer.proof, can_go_on=True)
+    arguments.when_stopped = usual
     if choice == "stop":
         raise Interrupted("stopped at the alarm; the state is saved")
     if choice == "fix" and answer.proof is not None:
@@ -127,8 +132,10 @@ def _answer(arguments: argparse.Namespace, alarm: Alarm, result: Result) -> _Ans
     from dataclasses import asdict
 
     from pellucid.diagnosis import diagnose, history_of_run
+    from pellucid.display import folded
 
-    _say(arguments, ["", f"alarm: {alarm.why}; the run is stopped, and its state is saved"])
+    told = f"alarm: {alarm.why}; the run is stopped, and its state is saved"
+    _say(arguments, ["", *folded(told, 80)])
     findings = diagnose(history_of_run(alarm.folder))
     _say(arguments, [line for each in findings for line in ("", each.text())])
     result.facts |= {"alarm": alarm.why, "findings": [asdict(each) for each in findings]}
@@ -139,8 +146,13 @@ def _answer(arguments: argparse.Namespace, alarm: Alarm, result: Result) -> _Ans
     proof = prove_as_said(arguments, alarm.folder, findings)
     result.facts["proof"] = proof.record()
     _say(arguments, ["", *proof_lines(proof), "", "to go on as it was:"])
-    _say(arguments, [f"  pellucid train --resume {alarm.folder}{result.again}"])
+    _say(arguments, [f"  {_command(alarm, result)}"])
     return _Answer(findings, proof)
+
+
+def _command(alarm: Alarm, result: Result) -> str:
+    """How the run goes on as it was."""
+    return f"pellucid train --resume {alarm.folder}{result.again}"
 
 
 Choice = Literal["fix", "as it was", "stop"]

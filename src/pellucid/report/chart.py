@@ -15,6 +15,8 @@ from pellucid.report.story import Series
 
 _WIDTH, _HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 38
+#: The height of a line's name.
+_NAME = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def svg(chart: Chart) -> str:
         places = [(_x(level, step), _y(upright, value)) for step, value in curve.points]
         parts += _curve(places, number)
     # last, so that no curve runs through their names
-    parts += [_across(upright, line) for line in chart.across]
+    parts += _across(upright, chart.across)
     return "\n".join([*parts, "</svg>"])
 
 
@@ -135,15 +137,27 @@ def _upright(x: float) -> str:
     return f'<path class="resumed" d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>'
 
 
-def _across(axis: Axis, line: Across) -> str:
-    y = _y(axis, line.value)
-    # its name above it, or below where there is no room above
-    at = y - 4 if y > _TOP + 14 else y + 13
-    return (
-        f'<path class="across" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
-        f'<text class="name" x="{_WIDTH - _RIGHT}" y="{at:.1f}" text-anchor="end">'
-        f"{escape(line.name)}</text>"
-    )
+def _across(axis: Axis, lines: Sequence[Across]) -> list[str]:
+    """Lines with their names: at the right end above the line, elsewhere where one stands there."""
+    taken: list[tuple[str, float]] = []
+    parts: list[str] = []
+    for line in lines:
+        y = _y(axis, line.value)
+        places = [(end, at) for end in ("end", "start") for at in (y - 4, y + 13)]
+        inside = [(end, at) for end, at in places if _TOP + 10 < at < _HEIGHT - _BOTTOM]
+        end, at = next((each for each in inside if _is_free(each, taken)), places[0])
+        taken.append((end, at))
+        x = _WIDTH - _RIGHT if end == "end" else _LEFT + 4
+        parts.append(
+            f'<path class="across" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
+            f'<text class="name" x="{x}" y="{at:.1f}" text-anchor="{end}">'
+            f"{escape(line.name)}</text>"
+        )
+    return parts
+
+
+def _is_free(place: tuple[str, float], taken: Sequence[tuple[str, float]]) -> bool:
+    return all(place[0] != end or abs(place[1] - at) >= _NAME for end, at in taken)
 
 
 def _curve(places: Sequence[tuple[float, float]], number: int) -> list[str]:
