@@ -40,7 +40,8 @@ the losses, gradient norms, rates and held-out losses, with their defaults; a wa
 counts as an alarm. `torchmortem` reads no logs, and was not run. AutoTrainer's numbers for
 vanishing and exploding gradients and dying units were applied to the same measurements; its rules
 for oscillation and slow convergence were not. *Learned* is a forest of 600 trees, taught the
-development runs, its limit set so that it alarms on 1% of those.
+development runs, its limit set so that it alarms on 1% of those. It was not given
+`batch.repetitive`, which most development runs had been recorded without.
 """
 
 THREATS = """- Faults were put in by us, and their names are ours. Real mistakes differ, and come

@@ -59,6 +59,15 @@ def shuffled(step: int) -> TokenBatch:
     return replace(batch, targets=mixed.view_as(batch.targets))
 
 
+def degenerate(step: int) -> TokenBatch:
+    """From the twentieth update on, half of the rows say three tokens again and again."""
+    batch = rows(step)
+    ids = torch.cat([batch.ids, batch.targets[:, -1:]], 1)
+    if step >= 20:
+        ids[:2] = ids[:2, :3].repeat(1, ids.shape[1])[:, : ids.shape[1]]
+    return replace(batch, ids=ids[:, :-1], targets=ids[:, 1:])
+
+
 @dataclass(frozen=True)
 class Loop:
     """A training loop as people write it, and what may be wrong with it."""
@@ -137,6 +146,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
     "never steps": ("OPT017", Loop(steps=False)),
     "half of the weights": ("OPT001", Loop(half=True)),
     "same batch": ("DAT001", Loop(batch=lambda step: rows(1))),
+    "texts that repeat themselves": ("DAT012", Loop(batch=degenerate)),
     "labels shuffled": ("DAT009", Loop(batch=shuffled, updates=120)),
     "labels not moved": (
         "LOS001",

@@ -6,7 +6,7 @@ here and nowhere else. It does not know the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -54,8 +54,8 @@ def examples(
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
     """
-    several = isinstance(ids, Iterable) and not isinstance(ids, Tensor | str)
-    batches = tuple(ids) if several else (cast("Tensor", ids),)
+    one = isinstance(ids, Tensor | str) or not hasattr(ids, "__iter__")
+    batches = (cast("Tensor", ids),) if one else tuple(cast("Sequence[Tensor]", ids))
     given: tuple[Any, ...] = batches if labels is None else (*batches, labels)
     wrong = [each for each in given if not isinstance(each, Tensor)]
     if wrong:

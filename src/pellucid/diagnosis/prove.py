@@ -160,7 +160,8 @@ class _Forks:
         self._advance = advance
         self._unfixed: dict[tuple[int, int], Fork] = {}
         self._checkpoint = _read(origin.folder, start.step)
-        self._begun = time.perf_counter()
+        #: when the first update was done: what comes before it (imports, reading) comes once
+        self._first: float | None = None
         self._number = self._updates = self._of = self._all_updates = 0
 
     def trials(self, tried: Sequence[Candidate]) -> tuple[Trial, ...]:
@@ -222,12 +223,13 @@ class _Forks:
         return fork
 
     def _seconds_left(self, done: int) -> float | None:
-        """By the time that updates took so far; None before there is any."""
-        updates = self._updates + done
-        if not updates:
+        """By the time that updates took since the first one; None before there are two."""
+        updates, now = self._updates + done, time.perf_counter()
+        if updates and self._first is None:
+            self._first = now
+        if updates < 2 or self._first is None:
             return None
-        took = time.perf_counter() - self._begun
-        return took / updates * max(0, self._all_updates - updates)
+        return (now - self._first) / (updates - 1) * max(0, self._all_updates - updates)
 
 
 def _read(folder: RunFolder, step: int) -> Checkpoint | None:
