@@ -152,7 +152,8 @@ def test_whole_words_are_chosen_whole_or_not_at_all(tokenizer: Any) -> None:
     tokens, starts = stream(tokenizer)
     masking = rule(tokenizer, whole_words=True, chosen=0.3)
     order = MaskedOrder(tokens, masking, context_length=26, seed=0, documents=starts)
-    batch = order.batch(0, 5 * order.rows_per_epoch)
+    # which of two equally frequent pairs becomes a piece is chance: enough rows for any of them
+    batch = order.batch(0, 20 * order.rows_per_epoch)
     several = 0
     for row, targets in zip(restored(batch).numpy(), batch.targets.numpy(), strict=True):
         words = masking.vocabulary.words(row[1:-1])

@@ -34,14 +34,11 @@ class Cost:
     def told(self, bound: float | None = MAX_OVERHEAD) -> str:
         """What it came to, in a line; and why, where that is more than `bound`."""
         line = (
-            f"watching took {self.seconds:.2f} s, {self.share:.1%} of the training's time, in "
-            f"{self.looks} looks"
+            f"watching took {self.seconds:.2f} s, {self.share:.1%} of training, in {self.looks} looks"
         )
         if bound is None or self.share <= bound:
             return line
-        return (
-            f"{line}\n(more than {bound:.0%}: the first looks are on credit, and the run was short)"
-        )
+        return f"{line}\n(more than {bound:.0%}: first looks are on credit, the run was short)"
 
 
 class Purse:
