@@ -148,7 +148,7 @@ def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> s
 
 
 def _number(by: HeadScale) -> str:
-    return by if by == "mean" else f"{by:g}"
+    return by if isinstance(by, str) else f"{by:g}"
 
 
 def _versus(arguments: argparse.Namespace) -> str:

@@ -91,7 +91,7 @@ function controls() {
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const button = h("button", { type: "button", id: "play", "data-key": "play", onclick: () => (still ? turn((at + 1) % steps.length) : play()) });
   const slider = h("input", {
-    type: "range", id: "shot", min: 0, max: steps.length - 1, step: 1, "data-key": "shot",
+    type: "range", id: "shot", min: 0, max: steps.length - 1, step: 1, "data-key": "shot", "aria-label": t("shot"),
     oninput: () => { stop(); turn(Number(slider.value)); },
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== " ") return;
