@@ -29,6 +29,7 @@ from pellucid.text import (
     train_bytes,
 )
 from pellucid.text.tokenizers import train_characters
+from pellucid.text.unread import unread
 from support.models import BASE, build, random_ids
 
 
@@ -144,12 +145,12 @@ def test_induction_is_the_share_of_what_came_after_the_same_token() -> None:
 
 def test_what_a_tokenizer_does_not_know_is_named_and_nothing_is_dropped() -> None:
     characters = train_characters(["abc "])
-    assert characters.unread("a日b日é c") == (("日", "é"), ())
+    assert unread(characters, "a日b日é c") == (("日", "é"), ())
     inner = json.loads(characters.to_json())
     inner["model"]["unk_token"] = None
     dropping = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(inner)))
-    assert dropping.unread("a日b c") == ((), ("日",))
-    assert train_bytes().unread("a日\n") == ((), ())
+    assert unread(dropping, "a日b c") == ((), ("日",))
+    assert unread(train_bytes(), "a日\n") == ((), ())
     with pytest.raises(pellucid.PellucidError, match=r"drops '日'.* delete"):
         _unread(dropping, "a日b", tuple(dropping.encode("a日b")), "sentence")
 

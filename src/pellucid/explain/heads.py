@@ -10,6 +10,8 @@ its `weights` are the share of each key in the sum that it divides by, and there
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,28 @@ NO_SCORES = (
     "features; look at q and k, which are features here, at weights, which are shares of that "
     "sum, or at out"
 )
+
+
+def of(look: Look, what: str, head: int) -> Tensor | None:
+    """What an address calls one head's part; None where there is no such part."""
+    match what:
+        case "scores":
+            return scores(look, head)
+        case "bias":
+            return bias(look, head)
+        case "weights":
+            return weights(look, head)
+        case "mask":
+            return mask(look)
+        case "q" | "q_plain" | "k" | "k_plain" | "v" | "out" | "memory":
+            part = cast("Tensor | None", getattr(look, what))
+            if part is None or (what.endswith("plain") and not _turns(look)):
+                return None
+            return part[0, head * part.shape[1] // look.n_heads]
+        case "gate":
+            return None if look.gate is None else look.gate[0, head]
+        case _:
+            return None
 
 
 @torch.no_grad()
@@ -130,3 +154,7 @@ def _shares(look: Look, head: int) -> Tensor:
     one = look.q[0, head] @ look.k[0, head].mT * seen
     total = (look.q_plain[0, head] @ look.k_plain[0, head].mT * seen).sum(-1, keepdim=True)
     return one / (total + EPS)
+
+
+def _turns(look: Look) -> bool:
+    return type(look.positions).rotate is not Positions.rotate

@@ -18,7 +18,7 @@ from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.runs.kinds import Kind, kind_of
-from pellucid.text import Framing, Tokenizer
+from pellucid.text import Framing, Tokenizer, unread
 
 #: How many tokens an encoder-decoder writes where no target is given, at most.
 _WRITTEN = 32
@@ -141,7 +141,7 @@ def _unread(tokenizer: Tokenizer, text: str, ids: tuple[int, ...], called: str) 
             f"the tokenizer knows nothing in this {called}: write it in the characters that the "
             "model was trained on, or train one with byte pairs, to which no text is unknown"
         )
-    unknown, dropped = tokenizer.unread(text)
+    unknown, dropped = unread(tokenizer, text)
     if dropped:
         raise TextError(
             f"the tokenizer drops {_listed(dropped)} and puts nothing in the place, so the model "

@@ -13,11 +13,10 @@ memory does not grow with layers x heads x time^2.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,7 +26,6 @@ from pellucid.explain import ends, heads, updating
 from pellucid.explain.addresses import (
     Address,
     Shape,
-    head_place,
     of_stack,
     parsed,
     pointed,
@@ -47,6 +45,7 @@ from pellucid.explain.passage import (
     read,
     scaled,
 )
+from pellucid.explain.scaling import scales_of
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.stretches import Watch
 from pellucid.model import Positions, Transformer
@@ -236,27 +235,8 @@ class Trace:
         Raises:
             PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
-        wanted: dict[HeadPlace, HeadScale] = {
-            self._head(key): _scale(scale) for key, scale in scales.items()
-        }
-        for place, scale in wanted.items():
-            look = self.look(place.side, place.layer, cross=place.cross)
-            if scale == "mean" and look.gate is not None:
-                raise PellucidError(
-                    "a head with a memory is mixed by a gate at each token, so its mean has no "
-                    "receipt: take it away with 0, or scale it"
-                )
+        wanted = scales_of(self, scales)
         return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **wanted})
-
-    def _head(self, key: Any) -> HeadPlace:
-        place = head_place(key) if isinstance(key, str) else HeadPlace(self.side, *key)
-        heads_here = self.look(place.side, place.layer, cross=place.cross).n_heads
-        if not 0 <= place.head < heads_here:
-            raise PellucidError(
-                f"there is no head {place.head}: layer {place.layer} has {heads_here}, counted "
-                "from 0"
-            )
-        return place
 
     def logits_at(self, token: int) -> Tensor:
         """(vocab): the logits at one place."""
@@ -307,34 +287,7 @@ class Trace:
         if place.layer >= self.n_layers(place.side):
             return None
         look = self.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
-        if look is None or head >= look.n_heads:
-            return None
-        match place.what:
-            case "scores" | "bias" | "weights":
-                return cast("Tensor | None", getattr(heads, place.what)(look, head))
-            case "mask":
-                return heads.mask(look)
-            case "q" | "q_plain" | "k" | "k_plain" | "v" | "out" | "memory":
-                part = cast("Tensor | None", getattr(look, place.what))
-                if part is None or (place.what.endswith("plain") and not _turns(look)):
-                    return None
-                return part[0, head * part.shape[1] // look.n_heads]
-            case "gate":
-                return None if look.gate is None else look.gate[0, head]
-            case _:
-                return None
-
-
-def _scale(said: HeadScale) -> HeadScale:
-    if said == "mean":
-        return "mean"
-    if isinstance(said, str) or not math.isfinite(said):
-        raise PellucidError(f'a head counts by a finite number or by "mean", not by {said!r}')
-    return float(said)
-
-
-def _turns(look: Look) -> bool:
-    return type(look.positions).rotate is not Positions.rotate
+        return None if look is None or head >= look.n_heads else heads.of(look, place.what, head)
 
 
 def _a(kind: str) -> str:

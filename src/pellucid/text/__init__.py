@@ -26,6 +26,7 @@ from pellucid.text.standard_library import standard_library_docs
 from pellucid.text.streams import Piped
 from pellucid.text.survey import Survey, survey
 from pellucid.text.tokenizers import Tokenizer, train_bytes
+from pellucid.text.unread import Unread, unread
 from pellucid.text.vocabulary import (
     mask_id_of,
     sentinels_of,
@@ -58,6 +59,7 @@ __all__ = [
     "Survey",
     "Tally",
     "Tokenizer",
+    "Unread",
     "Watch",
     "WordMerges",
     "assemble_corpus",
@@ -91,6 +93,7 @@ __all__ = [
     "tokenizer_from",
     "train_bytes",
     "training_texts",
+    "unread",
     "vocabulary_of",
     "windows",
     "with_mask",

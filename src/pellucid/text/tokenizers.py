@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from pellucid.errors import TextError
+from pellucid.text.byte_symbols import BYTE_OF, SYMBOL_OF
 from pellucid.text.ends import (
     BEGIN,
     END,
@@ -33,25 +33,8 @@ from pellucid.text.ends import (
 
 Ids = npt.NDArray[np.uint32]
 
-_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
-#: The byte behind each symbol of a byte-level vocabulary (Radford et al. 2019, their encoder.py).
-_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
-    chr(256 + place): byte for place, byte in enumerate(_OTHERS)
-}
-_SYMBOL_OF = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 #: Stretches of a text, each of which begins with white space behind a letter or a digit.
 _AT_BLANKS = ("One line", " of text", "\nand (another) 1", " 2 of it", "\n\n  after it", "\t\u00e4")
-
-
-class Unread(NamedTuple):
-    """What of a text no model sees: each stretch once, in the order of the text.
-
-    `unknown` has the unknown token in its place; `dropped` are characters without any token.
-    """
-
-    unknown: tuple[str, ...]
-    dropped: tuple[str, ...]
 
 
 class Tokenizer:
@@ -136,7 +119,7 @@ class Tokenizer:
 
     def _byte_table(self) -> Ids | None:
         """The id of each byte, where each byte is a token and none are merged."""
-        ids = [self._inner.token_to_id(symbol) for symbol in _SYMBOL_OF]
+        ids = [self._inner.token_to_id(symbol) for symbol in SYMBOL_OF]
         plain = self._inner.get_vocab_size() - len(self._special) == len(ids)
         if not plain or None in ids or not self.exact or self.merges():
             return None
@@ -169,24 +152,6 @@ class Tokenizer:
         """What stands behind a whole text: its end, unless the same token begins the next one."""
         return [] if self.begin_id == self.end_id else [self.end_id]
 
-    def unread(self, text: str) -> Unread:
-        """What of a text becomes the unknown token, and what becomes no token at all.
-
-        White space, control characters and marks are not counted among what is dropped: many
-        tokenizers take them off a text on purpose.
-        """
-        found = self._inner.encode(text, add_special_tokens=False)
-        places = zip(found.ids, found.offsets, strict=True)
-        unknown = [text[slice(*place)] for token_id, place in places if token_id == self.unknown_id]
-        # the library's offsets do not count what its BPE drops, so each character is asked alone
-        nothing = (self.encode(""), self.encode(" "))
-        dropped = [
-            character
-            for character in dict.fromkeys(text)
-            if unicodedata.category(character)[0] in "LNPS" and self.encode(character) in nothing
-        ]
-        return Unread(tuple(dict.fromkeys(unknown)), tuple(dropped))
-
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special tokens have none."""
         return self._inner.decode(list(ids), skip_special_tokens=True)
@@ -215,7 +180,7 @@ class Tokenizer:
         if symbols is None or not isinstance(self._inner.decoder, decoders.ByteLevel):
             goes_on: str = getattr(self._inner.model, "continuing_subword_prefix", None) or ""
             return self.decode([token_id]).removeprefix(goes_on).encode()
-        return bytes(_BYTE_OF[symbol] for symbol in symbols)
+        return bytes(BYTE_OF[symbol] for symbol in symbols)
 
     def merges(self) -> dict[tuple[str, str], int]:
         """The rank of each merge of a BPE; empty for other kinds."""
@@ -228,9 +193,7 @@ class Tokenizer:
 
     @property
     def marks_word_begins(self) -> bool:
-        """Whether tokens say that a word begins, as all do but WordPiece, which says that one goes
-        on, and characters, which say neither.
-        """
+        """Whether tokens say that a word begins; WordPiece says that one goes on."""
         decoder = self._inner.decoder
         return decoder is not None and not isinstance(decoder, decoders.WordPiece | decoders.Fuse)
 

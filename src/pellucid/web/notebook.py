@@ -8,11 +8,12 @@ Imported for what it does: from then on a trace shows itself so (`Trace.face`).
 from __future__ import annotations
 
 from functools import partial
+from html import escape
 
 from pellucid.explain import Trace
 from pellucid.web.asks import Reading
 from pellucid.web.book import AllChapters
-from pellucid.web.onefile import framed, one_page
+from pellucid.web.onefile import one_page
 from pellucid.web.reading import Traced, open_with
 from pellucid.web.session import Session
 from pellucid.web.shelf import Shelf
@@ -28,6 +29,14 @@ def html_of(trace: Trace) -> str | None:
     reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
     session.keep(reading, Traced(trace, book))
     return framed(one_page(session, reading).html)
+
+
+def framed(html: str, *, height: int = 760) -> str:
+    """The page within another one, such as a notebook: apart from it, with scripts of its own."""
+    return (
+        f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '
+        'style="border:0" title="pellucid"></iframe>'
+    )
 
 
 Trace.face = staticmethod(html_of)

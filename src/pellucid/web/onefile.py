@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +94,6 @@ def write_page(page: OnePage, file: Path) -> None:
         PellucidError: as `check_name`.
     """
     check_name(file).write_text(page.html, encoding="utf-8")
-
-
-def framed(html: str, *, height: int = 760) -> str:
-    """The page within another one, such as a notebook: apart from it, with scripts of its own."""
-    return (
-        f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '
-        'style="border:0" title="pellucid"></iframe>'
-    )
 
 
 def linked(modules: Mapping[str, str], start: str) -> str:

@@ -1,4 +1,4 @@
-"""Nudge: one weight moved a little both ways, and the loss measured: is the gradient true?
+"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient.
 
 Comes in: a trace, a weight. Goes out: a chapter.
 """
