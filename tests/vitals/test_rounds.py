@@ -89,5 +89,5 @@ def test_without_a_bound_every_look_is_made(clock: Clock) -> None:
 
 def test_a_run_too_short_for_its_first_looks_says_so() -> None:
     assert "on credit" not in Cost(0.02, 1.0, 2).told()
-    assert "(more than 2%: the first looks are on credit" in Cost(0.021, 1.0, 2).told()
+    assert "(more than 2%: first looks are on credit" in Cost(0.021, 1.0, 2).told()
     assert "on credit" not in Cost(0.5, 1.0, 2).told(bound=None)

@@ -20,7 +20,8 @@ import torch
 from pellucid.explain import trace
 from pellucid.explain.chapter import Place
 from pellucid.explain.chapters import CHAPTERS
-from pellucid.web import Reading, Session, framed, one_page
+from pellucid.web import Reading, Session, one_page
+from pellucid.web.notebook import framed
 from support.browsing import Open, opening, served, settled, until
 from support.page import SENTENCE, session_of
 

@@ -24,7 +24,9 @@ def scales_of(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, 
     Raises:
         PellucidError: there is no such head, or a scale is neither finite nor "mean".
     """
-    wanted = {_place(trace, key): _scale(scale) for key, scale in scales.items()}
+    wanted: dict[HeadPlace, HeadScale] = {
+        _place(trace, key): _scale(scale) for key, scale in scales.items()
+    }
     for place, scale in wanted.items():
         look = trace.look(place.side, place.layer, cross=place.cross)
         if scale == "mean" and look.gate is not None:

@@ -33,7 +33,8 @@ class Cost:
 
     def told(self, bound: float | None = MAX_OVERHEAD) -> str:
         """What it came to, in a line; and why, where that is more than `bound`."""
-        line = f"watching took {self.seconds:.2f} s, {self.share:.1%} of training, in {self.looks} looks"
+        share = f"{self.share:.1%} of training"
+        line = f"watching took {self.seconds:.2f} s, {share}, in {self.looks} looks"
         if bound is None or self.share <= bound:
             return line
         return f"{line}\n(more than {bound:.0%}: first looks are on credit, the run was short)"

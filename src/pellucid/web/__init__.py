@@ -5,7 +5,7 @@ not know how any number is computed.
 """
 
 from pellucid.web.asks import Ask, Reading, ask_of
-from pellucid.web.onefile import OnePage, check_name, framed, one_page, write_page
+from pellucid.web.onefile import OnePage, check_name, one_page, write_page
 from pellucid.web.opening import open_session
 from pellucid.web.session import Session
 from pellucid.web.shelf import Shelf
@@ -18,7 +18,6 @@ __all__ = [
     "Shelf",
     "ask_of",
     "check_name",
-    "framed",
     "one_page",
     "open_session",
     "write_page",
