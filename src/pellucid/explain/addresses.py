@@ -64,6 +64,21 @@ def pointed(address: str) -> tuple[str, Index]:
     return found[1], tuple(_step(*step.groups()) for step in steps if step is not None)
 
 
+def taken(found: Tensor, address: str) -> Tensor:
+    """Of what is at an address, the numbers at the place that it points to.
+
+    Raises:
+        PellucidError: the place lies outside.
+    """
+    name, index = pointed(address)
+    try:
+        return found[index] if index else found
+    except IndexError:
+        raise PellucidError(
+            f"{address} lies outside: {name} has the shape {tuple(found.shape)}"
+        ) from None
+
+
 def _step(first: str, between: str, last: str) -> int | slice:
     if not between:
         return int(first)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain import heads
-from pellucid.explain.addresses import Address, Shape, parsed, pointed, refuse_unknown
+from pellucid.explain.addresses import Address, Shape, parsed, pointed, refuse_unknown, taken
 from pellucid.explain.ends import wide
 from pellucid.explain.listening import Heard, heard
 from pellucid.explain.passage import (
@@ -97,16 +97,11 @@ class Gradients:
         Raises:
             PellucidError: there is no such address; says what is near, or why there is nothing.
         """
-        name, index = pointed(address)
+        name, _ = pointed(address)
         found = self.of(name)
         if found is None:
             raise refuse_unknown(address, self.addresses())
-        try:
-            return found[index] if index else found
-        except IndexError:
-            raise PellucidError(
-                f"{address} lies outside: {name} has the shape {tuple(found.shape)}"
-            ) from None
+        return taken(found, address)
 
     def of(self, name: str) -> Tensor | None:
         """The tensor of a name without a place in it; None where there is none.

@@ -30,6 +30,7 @@ from pellucid.explain.addresses import (
     parsed,
     pointed,
     refuse_unknown,
+    taken,
     weight,
 )
 from pellucid.explain.gradients import Gradients
@@ -175,7 +176,7 @@ class Trace:
         Raises:
             PellucidError: there is no such address; says what is near, or why there is nothing.
         """
-        name, index = pointed(address)
+        name, _ = pointed(address)
         with torch.no_grad():
             place = parsed(name)
             found = self._whole(name) if place is None else self._within(place)
@@ -186,12 +187,7 @@ class Trace:
                 raise refuse_unknown(address, updating.addresses(self))
         if found is None:
             raise refuse_unknown(address, self.addresses())
-        try:
-            return found[index] if index else found
-        except IndexError:
-            raise PellucidError(
-                f"{address} lies outside: {name} has the shape {tuple(found.shape)}"
-            ) from None
+        return taken(found, address)
 
     def addresses(self) -> dict[str, Shape]:
         """Every address with the shape of what is there; nothing is computed for it."""
