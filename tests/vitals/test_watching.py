@@ -348,7 +348,7 @@ def test_the_purse_bounds_what_looking_costs() -> None:
     with watch(model, optimizer, max_overhead=None, probe=probe(model)) as free:
         loop(model, optimizer, 150)
     assert free.cost.looks == 17 + 8
-    assert f"{free.cost.share:.1%} of the training's time" in free.report()
+    assert f"{free.cost.share:.1%} of training" in free.report()
 
 
 def test_a_loss_that_is_nan_is_sick_at_once() -> None:
