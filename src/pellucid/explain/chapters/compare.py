@@ -7,6 +7,7 @@ directions at every pair of places, the difference of a head's maps; and what ca
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from torch import Tensor
 
@@ -36,12 +37,14 @@ from pellucid.typed import to_list
 #: Rows of a table, and words whose probability moved most.
 _ROWS, _WORDS = 24, 10
 
+_chapter = partial(Chapter, id="compare", part="compare", title="Compare")
+
 
 def alone(trace: Trace, place: Place) -> Chapter:
     """What to do where there is nothing to compare with."""
     settled(trace, place)
     return _chapter(
-        "Nothing was chosen to compare with: in a terminal --against RUN (another run, a "
+        sentence="Nothing was chosen to compare with: in a terminal --against RUN (another run, a "
         'checkpoint, a Hugging Face directory) or --against-text "SENTENCE"; on a page the picker '
         "above, key c."
     )
@@ -81,7 +84,7 @@ def build(trace: Trace, other: Trace, place: Place) -> Chapter:
         notes.append(apart)
     else:
         pictures.append(apart)
-    return _chapter(said, notes, pictures, receipts)
+    return _chapter(sentence=said, notes=tuple(notes), pictures=tuple(pictures), receipts=receipts)
 
 
 def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
@@ -109,23 +112,6 @@ def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
 
 def _logs(trace: Trace, token: int) -> Tensor:
     return wide(trace.logits_at(token)).double().log_softmax(-1)
-
-
-def _chapter(
-    sentence: str,
-    notes: list[str] | tuple[str, ...] = (),
-    pictures: list[Picture] | tuple[Picture, ...] = (),
-    receipts: tuple[Receipt, ...] = (),
-) -> Chapter:
-    return Chapter(
-        id="compare",
-        part="compare",
-        title="Compare",
-        sentence=sentence,
-        pictures=tuple(pictures),
-        receipts=receipts,
-        notes=tuple(notes),
-    )
 
 
 def _who(trace: Trace, other: Trace) -> str:
@@ -239,8 +225,12 @@ def _of_classes(trace: Trace, other: Trace) -> Chapter:
     """Of two models that name classes: how sure each is."""
     p = [to_list(each["class_probabilities"]) for each in (trace, other)]
     if len(p[0]) != len(p[1]):
-        return _chapter(f"{_who(trace, other)} One knows {len(p[0])} classes, one {len(p[1])}.")
+        return _chapter(
+            sentence=f"{_who(trace, other)} One knows {len(p[0])} classes, one {len(p[1])}."
+        )
     names = tuple(f"class {n}" for n in range(len(p[0])))
     moved = tuple(a - b for a, b in zip(*p, strict=True))
     bars = Bars(title="p of each class, here less there", names=names, values=moved)
-    return _chapter(f"{_who(trace, other)} The bars are p of each class.", pictures=[bars])
+    return _chapter(
+        sentence=f"{_who(trace, other)} The bars are p of each class.", pictures=(bars,)
+    )

@@ -7,6 +7,7 @@ weights as they were; of the trace it is the sentence and the place.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from torch import Tensor
 
@@ -28,25 +29,27 @@ _CURVES, _LAYERS = 64, 16
 #: Bytes of all maps together: what is played has come at once.
 _BYTES = 56_000
 
+_chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
+
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
     chosen = settled(trace, place)
     if trace.run is None or not trace.sentence.text:
-        return _chapter("Ids in a bare model have no past: open a run with pellucid.load.")
+        return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
     if trace.sentence.kind == "encoder-decoder":
         return _chapter(
-            "Of an encoder-decoder there is no film: what its decoder reads would be another text "
-            "in each snapshot."
+            sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
+            "another text in each snapshot."
         )
     found = footage(trace.run, trace.sentence)
     if found.ids != trace.sentence.ids:
         return _chapter(
-            "The film of this sentence was cut into other tokens: the run's tokenizer is not the "
-            "one that it was filmed with."
+            sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
+            "not the one that it was filmed with."
         )
     if len(found.snapshots) < 2:
-        return _chapter(_how_to(trace, found), found.problems)
+        return _chapter(sentence=_how_to(trace, found), notes=found.problems)
     token = mask_or(trace, chosen.token)
     pictures: list[Picture] = [_film(trace, found, token)]
     frames = _frames(trace, found, chosen)
@@ -58,23 +61,11 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes.append("the film is of the model as it was trained: no head is scaled in it")
     if found.made_of.endswith("checkpoints"):
         notes.append(f"for more moments, film it: {_command(trace)}")
-    return _chapter(_story(trace, found, token), notes, pictures, _receipts(trace, found, token))
-
-
-def _chapter(
-    sentence: str,
-    notes: list[str] | tuple[str, ...] = (),
-    pictures: list[Picture] | tuple[Picture, ...] = (),
-    receipts: tuple[Receipt, ...] = (),
-) -> Chapter:
-    return Chapter(
-        id="over-time",
-        part="over time",
-        title="Over time",
-        sentence=sentence,
-        pictures=tuple(pictures),
-        receipts=receipts,
+    return _chapter(
+        sentence=_story(trace, found, token),
         notes=tuple(notes),
+        pictures=tuple(pictures),
+        receipts=_receipts(trace, found, token),
     )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from pellucid.explain import ends
 from pellucid.explain.chapter import Receipt
-from pellucid.explain.expressions import Expression, Number
+from pellucid.explain.expressions import Expression, Number, value
 from pellucid.explain.places import Chosen, ChosenWeight
 from pellucid.explain.receipts.ends import piece, probability_receipt
 from pellucid.explain.receipts.making import (
@@ -125,8 +125,6 @@ def _capped(trace: Trace, word: int, feature: int, cap: float) -> Expression:
         error = number(trace, at("error", place, word), "p - y")
         read = number(trace, at("hidden", place, feature), "x")
         return apply("mul", apply("mul", error, slope), read)
-
-    from pellucid.explain.expressions import value
 
     count = len(trace.ids) - 1
     written = [term(place) for place in range(min(count, WRITTEN_OUT))]

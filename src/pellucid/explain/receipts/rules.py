@@ -111,10 +111,10 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
     `norm` is its name in the block. RMSNorm takes no mean out. The last mean is told by what the
     norm made: gain unit = y - bias, so the sum of gain g unit is g . y - g . bias.
     """
-    module = trace.model.get_submodule(f"{chosen.side}.blocks.{chosen.layer}.{norm}")
+    address, name = f"{chosen.layer_name}.{norm}", f"{chosen.side}.blocks.{chosen.layer}.{norm}"
+    module = trace.model.get_submodule(name)
     if not isinstance(module, LayerNorm | RMSNorm):
         return None
-    address, name = f"{chosen.layer_name}.{norm}", f"{chosen.side}.blocks.{chosen.layer}.{norm}"
     token, feature = chosen.token, chosen.feature
     x = vector(trace, at(f"{address}.in", token), "x")
     g = vector(trace, at(f"{address}.grad", token), "g")
