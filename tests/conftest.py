@@ -29,6 +29,14 @@ if _SIDE_BY_SIDE:
 os.environ["PELLUCID_CACHE"] = "off"
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: a zipped file holds the second at which it was made.
+
+    Processes that run side by side have to find the same names.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, None]:
     """With PELLUCID_EXTRAS=all, a test that is skipped for want of a package has failed."""
