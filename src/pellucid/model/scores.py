@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.positions import Positions
-from pellucid.model.precision import wide
+from pellucid.model.precision import as_given, wide
 from pellucid.model.views import View, distances
 from pellucid.model.windows import in_blocks, joined, latest
 
@@ -27,6 +27,8 @@ class Scoring(NamedTuple):
     soft_cap: float | None = None
     sinks: Float[Tensor, " heads"] | None = None
     dropout: float = 0.0
+    #: in torch's fused kernel, where it can; else as products of matrices, where that is faster
+    fused: bool = True
 
 
 def gather(
@@ -58,6 +60,8 @@ def gather(
             near = View(start=0, causal=False, mask=blocks.mask)
             return joined(_fused(blocks.q, blocks.read, scoring, None, near), q.shape[0], time)
     view = view.within(window, time, q.device)
+    if plain and not scoring.fused and bias is None and view.mask is None:
+        return _products(q, read, scoring, view)
     if plain:
         return _fused(q, read, scoring, bias, view)
     return _explicit(q, read, scoring, bias, positions, view)
@@ -83,6 +87,24 @@ def _fused(
         scale=scoring.scale,
         enable_gqa=read.keys.shape[1] != q.shape[1],
     )
+
+
+def _products(q: Tensor, read: KeysAndValues, scoring: Scoring, view: View) -> Tensor:
+    """As products of matrices in the dtype of `q`; the weights exist, time x time of each head.
+
+    On a CPU the fused kernel's way back takes longer than these products up to some thousand keys.
+    """
+    groups = q.shape[1] // read.keys.shape[1]
+    keys, values = (
+        part if groups == 1 else part.repeat_interleave(groups, dim=1) for part in read
+    )
+    scores = (q * scoring.scale) @ keys.transpose(-1, -2)
+    if view.causal:
+        later = ~visible(view, q)
+        scores = scores + q.new_zeros(later.shape).masked_fill(later, -torch.inf)
+    with as_given(q.device):  # autocast would make the softmax wide, and every pass twice as long
+        weights = torch.softmax(scores, dim=-1)
+    return F.dropout(weights, scoring.dropout) @ values
 
 
 def _explicit(
