@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pellucid.generation.decoding import Decoder, decoder
 from pellucid.model import Encoded, KeyValueCache, Transformer
 
 
@@ -46,14 +47,18 @@ class Reader:
         self.encoded = encoded
         self.caches: list[KeyValueCache] | None = None
         self.start = 0
+        self._decoder: Decoder | None = None
+        self._looked_for_decoder = encoded is not None
 
     @torch.inference_mode()
     def next_logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
         """The logits of the token after each row, where the view moved from all that it shows."""
-        self.model.eval()
         length = ids.shape[1]
         start = window_start(length, self.model.context_length)
         moved, self.start = start != self.start, start
+        if self.caches and not moved and (logits := self._decoded(ids)) is not None:
+            return logits
+        self.model.eval()
         if not self.cached:
             return self.model(ids[:, start:], encoded=self.encoded)[:, -1].float()
         if self.caches is None or moved:
@@ -61,6 +66,14 @@ class Reader:
         unseen = start + self.caches[0].length
         hidden = self.model.hidden_states(ids[:, unseen:], self.caches, encoded=self.encoded)
         return self.model.logits(hidden[:, -1]).float()
+
+    def _decoded(self, ids: Tensor) -> Tensor | None:
+        """The logits by compiled code: where there is any, and one token is new."""
+        if self.caches is None or ids.shape[1] - self.start - self.caches[0].length != 1:
+            return None
+        if not self._looked_for_decoder:
+            self._decoder, self._looked_for_decoder = decoder(self.model), True
+        return None if self._decoder is None else self._decoder.logits(ids[:, -1], self.caches)
 
     def take(self, rows: Int[Tensor, " taken"]) -> None:
         """Row i becomes what row `rows[i]` was; there may be more rows than before, or fewer."""

@@ -30,6 +30,8 @@ from pellucid.model.feed_forward import MLP, GatedMLP
 from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
+from pellucid.model.narrow import narrow
+from pellucid.model.narrowed import Narrow, Weights
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
@@ -68,6 +70,7 @@ __all__ = [
     "LinearAttention",
     "LoRALinear",
     "MultiHeadAttention",
+    "Narrow",
     "NeuralMemory",
     "NoCache",
     "NoPositions",
@@ -83,6 +86,7 @@ __all__ = [
     "Stack",
     "Transformer",
     "View",
+    "Weights",
     "adaptable",
     "adapters",
     "assemble",
@@ -93,6 +97,7 @@ __all__ = [
     "merge",
     "merged",
     "names_matching",
+    "narrow",
     "no_residual",
     "output_norm",
     "post_norm",

@@ -75,11 +75,19 @@ class KeyValueCache(NoCache):
     ) -> KeysAndValues:
         """All keys and values so far, those just given at the end."""
         if self._store is None:
-            self._store = KeysAndValues(self._room(keys), self._room(values))
+            self._store = KeysAndValues(self._empty(keys), self._empty(values))
         start, end = self.length, self.length + keys.shape[2]
         self._store.keys[:, :, start:end] = keys
         self._store.values[:, :, start:end] = values
         return KeysAndValues(self._store.keys[:, :, :end], self._store.values[:, :, :end])
+
+    @property
+    def room(self) -> KeysAndValues | None:
+        """The whole buffers, (batch, heads, context, width); None before there are any.
+
+        Whoever writes what comes at `length` there has to `advance` then.
+        """
+        return self._store
 
     def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         """What the first call made."""
@@ -104,7 +112,7 @@ class KeyValueCache(NoCache):
         if self._state is not None:
             self._state = tuple(part[rows] for part in self._state)
 
-    def _room(self, like: Tensor) -> Tensor:
+    def _empty(self, like: Tensor) -> Tensor:
         batch, heads, _, width = like.shape
         room = (batch, heads, self.context_length, width)
         return torch.empty(room, dtype=like.dtype, device=like.device)

@@ -20,6 +20,7 @@ from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.heads import Classes, Head, padding_behind, pool
+from pellucid.model.narrowed import Narrow
 from pellucid.model.views import look
 
 
@@ -74,6 +75,8 @@ class Transformer(nn.Module):
         self.head = None if head.tied else nn.Linear(d_model, rows, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(rows)) if head.bias else None
         self.pooler = pooler
+        #: Matrices that were rounded, by name, in their few bits as well: see `narrow`.
+        self.narrow: dict[str, Narrow] = {}
         found = self.classes
         self.classifier = (
             None if found is None else nn.Linear(d_model, found.n_classes, bias=found.bias)

@@ -18,6 +18,7 @@ import filelock
 
 from pellucid import config
 from pellucid.errors import TextError
+from pellucid.places import cache_folder
 from pellucid.runs.pace import Pace, Say, silent
 from pellucid.text import (
     Parts,
@@ -55,7 +56,7 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
         TextError: the text cannot be read, or is too small.
     """
     say("reading the text")
-    place = cache.cache_folder()
+    place = cache_folder("text")
     remembered = None if place is None else Remembered(place.parent / "hashes.json")
     key = None if remembered is None else fingerprint(text, remembered)
     if place is None or remembered is None or key is None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -29,27 +28,6 @@ _PARTIAL = "partial-"
 _LOCK = ".lock"
 #: Seconds after which what nobody goes on with is taken away.
 _STALE = 24 * 3600
-
-
-def cache_folder() -> Path | None:
-    """Where prepared text is kept: `PELLUCID_CACHE`, or the platform's place.
-
-    None for "off", and for a user without a home folder.
-    """
-    chosen = os.environ.get("PELLUCID_CACHE")
-    if chosen:
-        return None if chosen == "off" else Path(chosen) / "text"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    if sys.platform == "darwin":
-        place = home / "Library" / "Caches"
-    elif sys.platform == "win32":
-        place = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    else:
-        place = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return place / "pellucid" / "text"
 
 
 def kept(entry: Path) -> Tokenizer | None:

@@ -1,0 +1,113 @@
+"""One token after another by compiled code: a model's tape, run over the caches it shares with it.
+
+Comes in: a model; then the latest ids and the caches of what came before. Goes out: logits of the
+next token. It does not know why a model has no tape, and says None: the model itself goes on then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.modules import module as torch_modules
+
+from pellucid.generation.lowering import lower
+from pellucid.generation.tape import Tape, Unwritable
+from pellucid.model import KeyValueCache, Transformer
+from pellucid.native import Call, Instruction, decode
+from pellucid.typed import named_modules
+
+_log = logging.getLogger(__name__)
+
+
+def decoder(model: Transformer) -> Decoder | None:
+    """What goes on with a text in this model's place; None where only the model can."""
+    if model.device.type != "cpu" or (run := decode()) is None:
+        return None
+    try:
+        return Decoder(model, lower(model), run)
+    except Unwritable as what:
+        _log.info("the model itself decodes: no instruction says %s", what)
+        return None
+
+
+class Decoder:
+    """A tape and its scratch.
+
+    The model's weights are read where they are. Who puts others in their place, or other modules,
+    needs a new one.
+    """
+
+    def __init__(self, model: Transformer, tape: Tape, run: Callable[[Call], None]) -> None:
+        self._run = run
+        self._tape = tape
+        self._hooks = _hooks_of(model)
+        self._n_logits = model.head_weight.shape[0]
+        self._context = model.context_length
+        n = len(tape.instructions)
+        self._instructions = (Instruction * n)(*tape.instructions)
+        self._taken = torch.zeros(n, dtype=torch.int32)
+        self._scores = self._scratch = torch.empty(0)
+
+    def logits(
+        self, ids: Int[Tensor, " rows"], caches: Sequence[KeyValueCache]
+    ) -> Float[Tensor, "rows vocab"] | None:
+        """The logits after `ids`, whose keys and values are put into the caches.
+
+        None, and nothing is done, where somebody watches the model with hooks, where autocast would
+        change it, or where the caches hold no float32.
+        """
+        if any(self._hooks) or torch.is_autocast_enabled("cpu"):
+            return None
+        rooms = [cache.room for cache in caches]
+        if any(room is None or room.keys.dtype != torch.float32 for room in rooms):
+            return None
+        ids = ids.contiguous()
+        keys = _addresses([cast("Any", room).keys for room in rooms])
+        values = _addresses([cast("Any", room).values for room in rooms])
+        rows, threads = len(ids), torch.get_num_threads()
+        if self._scratch.numel() != rows * self._tape.width:
+            self._scratch = torch.zeros(rows * self._tape.width)
+        if self._scores.numel() != threads * self._context:
+            self._scores = torch.empty(threads * self._context)
+        logits = torch.empty(rows, self._n_logits)
+        self._run(
+            Call(
+                tape=self._instructions,
+                length=len(self._instructions),
+                rows=rows,
+                position=caches[0].length,
+                width=self._tape.width,
+                ids=ids.data_ptr(),
+                keys=ctypes.addressof(keys),
+                values=ctypes.addressof(values),
+                scratch=self._scratch.data_ptr(),
+                logits=logits.data_ptr(),
+                scores=self._scores.data_ptr(),
+                n_logits=self._n_logits,
+                context=self._context,
+                n_threads=threads,
+                taken=self._taken.data_ptr(),
+            )
+        )
+        for cache in caches:
+            cache.advance(1)
+        return logits
+
+
+def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+
+
+def _hooks_of(model: Transformer) -> list[Any]:
+    """The tables of hooks of every module: while any of them holds one, somebody watches."""
+    everywhere = cast("Any", torch_modules)
+    found = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
+    for module in named_modules(model).values():
+        found += [module._forward_hooks, module._forward_pre_hooks]
+    return found

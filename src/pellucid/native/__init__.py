@@ -1,0 +1,25 @@
+"""Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
+
+from pellucid.native.compile import library
+from pellucid.native.decode import (
+    Activation,
+    Attention,
+    Call,
+    Instruction,
+    NormKind,
+    Operation,
+    Precision,
+    decode,
+)
+
+__all__ = [
+    "Activation",
+    "Attention",
+    "Call",
+    "Instruction",
+    "NormKind",
+    "Operation",
+    "Precision",
+    "decode",
+    "library",
+]

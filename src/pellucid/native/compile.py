@@ -1,0 +1,127 @@
+"""C compiled once on the machine it runs on, kept, and loaded.
+
+Comes in: a C file. Goes out: the loaded library, or None where there is no compiler, where it
+fails, or where `PELLUCID_NATIVE` is "off": what calls it has another way. It does not know what the
+code does.
+
+The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a
+hash of its own bytes. So what is stale is not found, and what is damaged is not loaded. It comes to
+be beside its place and is renamed at the end, so that several processes may compile at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from pellucid.places import cache_folder
+
+_log = logging.getLogger(__name__)
+
+_COMPILERS = ("cc", "gcc", "clang")
+#: Sums in any order only where the source says so: no -ffast-math.
+_FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-fPIC", "-shared", "-pthread")
+#: Seconds after which a compiler is given up.
+_PATIENCE = 60
+
+
+def library(source: Path) -> ctypes.CDLL | None:
+    """`source`, compiled and loaded, once in a process."""
+    if os.environ.get("PELLUCID_NATIVE") == "off":
+        return None
+    return _library(source, os.environ.get("CC"), os.environ.get("PELLUCID_CACHE"))
+
+
+@cache
+def _library(source: Path, compiler: str | None, _: str | None) -> ctypes.CDLL | None:
+    try:
+        command = _compiler(compiler)
+        if command is None:
+            _log.info("no C compiler was found: %s is done without", source.name)
+            return None
+        return ctypes.CDLL(str(_compiled(source, command)))
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        _log.warning("%s is done without, slower: %s", source.name, said.strip().splitlines()[-1])
+        return None
+
+
+def _compiler(chosen: str | None) -> list[str] | None:
+    """The words of the command: `$CC`, or the first of the usual names that is there."""
+    if sys.platform not in ("linux", "darwin"):
+        return None
+    for command in (shlex.split(chosen),) if chosen else ([name] for name in _COMPILERS):
+        if command and shutil.which(command[0]):
+            return list(command)
+    return None
+
+
+def _compiled(source: Path, command: list[str]) -> Path:
+    """The file of the library; compiled now, if none is kept that is whole.
+
+    Raises:
+        OSError, SubprocessError: it cannot be compiled.
+    """
+    version = subprocess.run(
+        [*command, "--version"], capture_output=True, text=True, check=True, timeout=_PATIENCE
+    )
+    made_of = "\0".join((*command, *_FLAGS, version.stdout, _processor(), platform.libc_ver()[1]))
+    key = hashlib.sha256(source.read_bytes() + made_of.encode()).hexdigest()[:20]
+    stem = f"{source.stem}-{key}"
+    place = _place()
+    for kept in place.glob(f"{stem}-*.so"):
+        if kept.stem.rpartition("-")[2] == _digest(kept):
+            return kept
+        with suppress(OSError):
+            kept.unlink()
+    with tempfile.TemporaryDirectory(dir=place, prefix="partial-") as scratch:
+        made = Path(scratch) / "made.so"
+        subprocess.run(
+            [*command, *_FLAGS, str(source), "-o", str(made), "-lm"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_PATIENCE,
+        )
+        goal = place / f"{stem}-{_digest(made)}.so"
+        os.replace(made, goal)
+    return goal
+
+
+def _place() -> Path:
+    """Where libraries are kept; where nothing is to be kept, a folder for this process."""
+    folder = cache_folder("native")
+    if folder is not None:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    passing = Path(tempfile.mkdtemp(prefix="pellucid-native-"))
+    atexit.register(shutil.rmtree, passing, ignore_errors=True)
+    return passing
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:20]
+
+
+def _processor() -> str:
+    """What the processor can do: code for it need not run on another one."""
+    if sys.platform == "darwin":
+        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    words = ("flags", "Features", "model name", "isa")
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return "\n".join(sorted({line for line in lines if line.startswith(words)}))

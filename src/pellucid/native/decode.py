@@ -1,0 +1,105 @@
+"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call.
+
+Comes in: addresses and numbers. Goes out: a call of C, which gives the interpreter free while it
+runs. It does not know torch, nor whose the addresses are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_float, c_int32, c_void_p
+from enum import IntEnum
+from pathlib import Path
+
+from pellucid.native.compile import library
+
+_SOURCE = Path(__file__).with_name("decode.c")
+
+
+class Precision(IntEnum):
+    """What a matrix is kept in."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+    INT8 = 2
+
+
+class Operation(IntEnum):
+    """What an instruction does; each is described in `decode.c`."""
+
+    EMBED = 0
+    PLACE = 1
+    NORM = 2
+    PRODUCT = 3
+    ADD = 4
+    KEEP = 5
+    ATTEND = 6
+    CAP = 7
+
+
+class NormKind(IntEnum):
+    """Whether the mean is taken away."""
+
+    LAYER_NORM = 0
+    RMS_NORM = 1
+
+
+class Activation(IntEnum):
+    """What becomes of a product."""
+
+    LINEAR = 0
+    RELU = 1
+    RELU_SQUARED = 2
+    GELU = 3
+    GELU_TANH = 4
+    SILU = 5
+
+
+class Attention(ctypes.Structure):
+    """The numbers of one layer's attention."""
+
+    _fields_ = [  # noqa: RUF012  ctypes reads them once
+        *((name, c_int32) for name in ("layer", "n_heads", "n_kv_heads", "d_head", "d_value")),
+        *((name, c_int32) for name in ("query", "key", "value", "window", "context")),
+        *((name, c_int32) for name in ("n_rotated", "interleaved")),
+        *((name, c_float) for name in ("scale", "soft_cap")),
+        *((name, c_void_p) for name in ("cos", "sin", "by_distance", "sinks")),
+    ]
+
+
+class Instruction(ctypes.Structure):
+    """One step of a tape."""
+
+    _fields_ = [  # noqa: RUF012
+        *((name, c_int32) for name in ("operation", "kind", "precision", "input", "output")),
+        *((name, c_int32) for name in ("times", "plus", "n_in", "n_out", "stride", "wait")),
+        *((name, c_float) for name in ("number", "factor")),
+        *((name, c_void_p) for name in ("matrix", "scales", "gain", "bias")),
+        ("attention", ctypes.POINTER(Attention)),
+    ]
+
+
+class Call(ctypes.Structure):
+    """One token for each row."""
+
+    _fields_ = [  # noqa: RUF012
+        ("tape", ctypes.POINTER(Instruction)),
+        *((name, c_int32) for name in ("length", "rows", "position", "width")),
+        *((name, c_void_p) for name in ("ids", "keys", "values")),
+        *((name, c_void_p) for name in ("scratch", "logits", "scores")),
+        *((name, c_int32) for name in ("n_logits", "context", "n_threads")),
+        ("taken", c_void_p),
+        *((name, c_int32) for name in ("arrived", "phase")),
+    ]
+
+
+def decode() -> Callable[[Call], None] | None:
+    """What runs a call; None where C cannot be had."""
+    loaded = library(_SOURCE)
+    if loaded is None:
+        return None
+    run = loaded.pellucid_decode
+    run.argtypes = [ctypes.POINTER(Call)]
+    run.restype = None
+    return lambda call: run(ctypes.byref(call))
