@@ -17,7 +17,7 @@ from pellucid.objectives import LazyLogits, in_chunks, token_entropy, token_log_
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     here = sys.modules["pellucid.objectives.linear_cross_entropy"]
     monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
-    monkeypatch.setattr(here, "_CHUNK_LOGITS", 1)
+    monkeypatch.setattr(here, "_CHUNK_BYTES", 1)
     return request.param
 
 

@@ -95,9 +95,7 @@ def _products(q: Tensor, read: KeysAndValues, scoring: Scoring, view: View) -> T
     On a CPU the fused kernel's way back takes longer than these products up to some thousand keys.
     """
     groups = q.shape[1] // read.keys.shape[1]
-    keys, values = (
-        part if groups == 1 else part.repeat_interleave(groups, dim=1) for part in read
-    )
+    keys, values = (part if groups == 1 else part.repeat_interleave(groups, dim=1) for part in read)
     scores = (q * scoring.scale) @ keys.transpose(-1, -2)
     if view.causal:
         later = ~visible(view, q)

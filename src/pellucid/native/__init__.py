@@ -1,6 +1,7 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
 from pellucid.native.compile import library
+from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors
 from pellucid.native.decode import (
     Activation,
     Attention,
@@ -16,10 +17,15 @@ __all__ = [
     "Activation",
     "Attention",
     "Call",
+    "Errors",
     "Instruction",
+    "Kind",
     "NormKind",
     "Operation",
     "Precision",
+    "Rows",
+    "Settings",
     "decode",
+    "errors",
     "library",
 ]

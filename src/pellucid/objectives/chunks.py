@@ -91,7 +91,8 @@ def in_chunks(
             logits = [each.compute(part, dtype) for each in lazy]
             return function(*logits, *(row[part] for row in rows))
 
-    n, size = first.shape[0], chunk_rows(lazy[0].weight.shape[0])
+    n = first.shape[0]
+    size = chunk_rows(n, lazy[0].weight.shape[0], torch.float32.itemsize)
     parts = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
     found = [computed_again(part) if torch.is_grad_enabled() else part() for part in parts]
     return tuple(torch.cat(values) for values in zip(*found, strict=True))

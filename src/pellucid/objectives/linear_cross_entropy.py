@@ -10,26 +10,29 @@ is at hand; the backward pass only scales what is already there. Three matrix pr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
+from pellucid import native
 from pellucid.batches import IGNORED, LanguageModel, TokenBatch
+from pellucid.native import Kind
 from pellucid.typed import apply_function
 
-#: Logits alive at a time: 16 MB in float32. glibc keeps blocks of up to 32 MB for the next chunk;
-#: larger ones it gives back, and all their pages are faulted in again. Fewer rows than
-#: `_LEAST_ROWS` starve the matrix product.
-_CHUNK_LOGITS = 2**22
+#: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
+#: over chunks of the gradient by the matrix is made less often.
+_CHUNK_BYTES = 2**26
 _LEAST_ROWS = 256
 
 
-def chunk_rows(vocab_size: int) -> int:
-    """How many rows of logits are alive at a time."""
-    return max(_LEAST_ROWS, _CHUNK_LOGITS // vocab_size)
+def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
+    """How many rows of logits are alive at a time; chunks are as alike as can be."""
+    most = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
+    n_chunks = max(1, -(-tokens // most))
+    return max(1, -(-tokens // n_chunks))
 
 
 class LinearCrossEntropy(NamedTuple):
@@ -107,6 +110,95 @@ def head_cross_entropy(
     )
 
 
+class _Chunk(NamedTuple):
+    """What all chunks share."""
+
+    bias: Tensor | None
+    divisor: float
+    label_smoothing: float
+    z_loss: float
+    soft_cap: float | None
+    learning: bool
+
+
+class _Made(NamedTuple):
+    """Of a chunk: the gradient by its logits in their dtype, and of each row loss, log Z, hit.
+
+    `extra` is what smoothing and z-loss add to the loss.
+    """
+
+    errors: Tensor
+    losses: Tensor
+    log_z: Tensor
+    hits: Tensor
+    extra: Tensor
+
+
+def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
+    """`_errors` in C, where it can be had: one pass for many, and in place."""
+    kinds: dict[torch.dtype, Kind] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+    kind = kinds.get(hidden.dtype)
+    run = None if kind is None or hidden.device.type != "cpu" else native.errors()
+    if kind is None or run is None:
+        return None
+
+    def make(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
+        losses, log_z, hits, extra = torch.empty(4, len(logits))
+        targets = targets.contiguous()
+        bias = None if chunk.bias is None else chunk.bias.float().contiguous()
+        rows = native.Rows(
+            logits.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            *(each.data_ptr() for each in (targets, losses, log_z, hits, extra)),
+        )
+        settings = native.Settings(
+            logits.shape[1],
+            IGNORED,
+            chunk.label_smoothing,
+            chunk.z_loss,
+            chunk.divisor,
+            chunk.learning,
+        )
+        run(kind, rows, len(logits), settings, torch.get_num_threads())
+        return _Made(logits, losses, log_z, hits, extra)
+
+    return make
+
+
+def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
+    """(p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored."""
+    given = logits.dtype
+    logits = logits.to(torch.float64 if given == torch.float64 else torch.float32, copy=True)
+    if chunk.bias is not None:
+        logits += chunk.bias
+    slope = None
+    if chunk.soft_cap is not None:
+        logits.div_(chunk.soft_cap).tanh_()
+        slope = 1 - logits.square()
+        logits.mul_(chunk.soft_cap)
+    smoothing, vocab = chunk.label_smoothing, logits.shape[1]
+    seen = (targets != IGNORED).to(logits.dtype)
+    index = targets.clamp(min=0)[:, None]
+    score = logits.gather(1, index)[:, 0]
+    mean = logits.mean(-1) if smoothing else score
+    # softmax in place, one exponential for both log Z and p
+    top = logits.amax(-1)
+    errors = logits.sub_(top[:, None]).exp_()
+    total = errors.sum(-1)
+    log_z = top + total.log()
+    extra = (smoothing * (score - mean) + chunk.z_loss * log_z.square()) * seen
+    losses, hits = (log_z - score) * seen, (score >= top) * seen
+    if chunk.learning:
+        errors.mul_(((1 + 2 * chunk.z_loss * log_z) / total)[:, None])
+        if smoothing:
+            errors.sub_(smoothing / vocab)
+        hit = torch.full_like(index, smoothing - 1, dtype=logits.dtype)
+        errors.scatter_add_(1, index, hit).mul_((seen / chunk.divisor)[:, None])
+        if slope is not None:
+            errors.mul_(slope)
+    return _Made(errors.to(given), losses, log_z, hits, extra)
+
+
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -131,50 +223,27 @@ class _Function(torch.autograd.Function):
         # The sum over chunks is kept wide: bf16 would forget the small addends.
         grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
-        rows = chunk_rows(vocab)
+        learning = by_hidden or by_weight or by_bias
+        in_c = _in_c(hidden) if soft_cap is None else None
+        make = _errors if in_c is None else in_c
+        chunk = _Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
+        rows = chunk_rows(n, vocab, hidden.itemsize if make is in_c else wide.itemsize)
+        room = hidden.new_empty(min(rows, n), vocab)
         for start in range(0, n, rows):
             part = slice(start, min(start + rows, n))
             here = hidden[part]
-            logits = F.linear(here, matrix).to(wide)
-            if bias is not None:
-                logits += bias
-            slope = None
-            if soft_cap is not None:
-                logits.div_(soft_cap).tanh_()
-                slope = 1 - logits.square()
-                logits.mul_(soft_cap)
-            seen = (targets[part] != IGNORED).to(wide)
-            index = targets[part].clamp(min=0)[:, None]
-            score = logits.gather(1, index)[:, 0]
-            mean = logits.mean(-1) if label_smoothing else score
-            # softmax in place, one exponential for both log Z and p
-            top = logits.amax(-1)
-            errors = logits.sub_(top[:, None]).exp_()
-            total = errors.sum(-1)
-            z = top + total.log()
-            token_losses[part] = (z - score) * seen
-            log_z[part] = z
-            hits[part] = (score >= top) * seen
-            if label_smoothing or z_loss:
-                extra = label_smoothing * (score - mean) + z_loss * z.square()
-                penalty += (extra * seen).sum()
-            if not (by_hidden or by_weight or by_bias):
+            logits = torch.mm(here, matrix.t(), out=room[: len(here)])
+            made = make(logits, targets[part], chunk)
+            token_losses[part], log_z[part], hits[part] = made.losses, made.log_z, made.hits
+            penalty += made.extra.sum()
+            if not learning:
                 continue
-            # (p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored
-            errors.mul_(((1 + 2 * z_loss * z) / total)[:, None])
-            if label_smoothing:
-                errors.sub_(label_smoothing / vocab)
-            hit = torch.full_like(index, label_smoothing - 1, dtype=wide)
-            errors.scatter_add_(1, index, hit).mul_((seen / divisor)[:, None])
-            if slope is not None:
-                errors.mul_(slope)
             if grad_bias is not None:
-                grad_bias += errors.sum(0)
-            narrow = errors.to(hidden.dtype)
+                grad_bias += made.errors.sum(0, dtype=wide)
             if grad_hidden is not None:
-                torch.mm(narrow, matrix, out=grad_hidden[part])
+                torch.mm(made.errors, matrix, out=grad_hidden[part])
             if by_weight:
-                grad_weight += narrow.t() @ here
+                grad_weight += made.errors.t() @ here
         by_matrix = grad_weight.to(weight.dtype) if by_weight else None
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z, hits)
