@@ -13,7 +13,12 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What resume reuses (`total_steps` to `compile`) or must find again (the rest), by name."""
+    """What resume reuses (`total_steps` to `attention`) or must find again (the rest), by name.
+
+    `attention` is the kernel that was measured to be faster while training, "products" of matrices
+    or torch's "fused" one; `native` says that what is written in C was run in C. Runs that were
+    begun before these could be chosen had neither.
+    """
 
     total_steps: int
     threads: int
@@ -22,3 +27,5 @@ class Plan:
     compile: bool
     device_name: str
     torch_version: str
+    attention: Literal["fused", "products"] = "fused"
+    native: bool = False

@@ -98,7 +98,7 @@ def _products(q: Tensor, read: KeysAndValues, scoring: Scoring, view: View) -> T
     keys, values = (part if groups == 1 else part.repeat_interleave(groups, dim=1) for part in read)
     scores = (q * scoring.scale) @ keys.transpose(-1, -2)
     if view.causal:
-        later = ~visible(view, q)
+        later = distances(view.start, q.shape[2], q.device) > 0
         scores = scores + q.new_zeros(later.shape).masked_fill(later, -torch.inf)
     with as_given(q.device):  # autocast would make the softmax wide, and every pass twice as long
         weights = torch.softmax(scores, dim=-1)

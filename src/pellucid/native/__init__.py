@@ -1,6 +1,6 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
-from pellucid.native.compile import library
+from pellucid.native.compile import allowed, library
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors
 from pellucid.native.decode import (
     Activation,
@@ -25,6 +25,7 @@ __all__ = [
     "Precision",
     "Rows",
     "Settings",
+    "allowed",
     "decode",
     "errors",
     "library",

@@ -22,7 +22,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -37,9 +39,22 @@ _FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-fPIC", "-shared", "-pthread
 _PATIENCE = 60
 
 
+_allowed: ContextVar[bool] = ContextVar("_allowed", default=True)
+
+
+@contextmanager
+def allowed(yes: bool) -> Generator[None]:
+    """Within it, code in C is run or not: a training that began without it goes on so."""
+    token = _allowed.set(yes)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
 def library(source: Path) -> ctypes.CDLL | None:
     """`source`, compiled and loaded, once in a process."""
-    if os.environ.get("PELLUCID_NATIVE") == "off":
+    if os.environ.get("PELLUCID_NATIVE") == "off" or not _allowed.get():
         return None
     return _library(source, os.environ.get("CC"), os.environ.get("PELLUCID_CACHE"))
 

@@ -20,7 +20,8 @@ from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
-from pellucid.runs.plan import count_steps, device_name, find_precision
+from pellucid.runs.kernels import attend_by, choose_attention
+from pellucid.runs.plan import count_steps, device_name, find_precision, has_native
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
@@ -67,6 +68,8 @@ def resolve(
     problem = compiler_problem(device) if wants else None
     if wants and problem is None:
         compile_blocks(model)
+    attention = choose_attention(run, model, precision)
+    attend_by(model, attention)
     seconds = _seconds_per_step(run, model, task, precision)
     plan = config.Plan(
         total_steps=count_steps(
@@ -81,6 +84,8 @@ def resolve(
         compile=wants and problem is None,
         device_name=device_name(device),
         torch_version=torch.__version__,
+        attention=attention,
+        native=has_native(device),
     )
     return plan, seconds, problem
 

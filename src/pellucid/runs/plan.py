@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 
 import torch
 
-from pellucid import config
+from pellucid import config, native
 from pellucid.errors import ConfigError, RunError
 from pellucid.training import Precision
 
@@ -66,6 +66,11 @@ def device_name(device: torch.device) -> str:
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
+def has_native(device: torch.device) -> bool:
+    """Whether what is written in C runs here: on a processor, where a compiler was found."""
+    return device.type == "cpu" and native.errors() is not None
+
+
 def count_steps(
     settings: config.Training,
     *,
@@ -100,7 +105,12 @@ def check_plan(plan: config.Plan, *, allow_drift: bool) -> None:
         device = find_device(plan.device)
     except ConfigError as error:
         raise RunError(f"the run was trained on {plan.device}: {error}") from None
-    found = {"device_name": device_name(device), "torch_version": torch.__version__}
+    found: dict[str, str | bool] = {
+        "device_name": device_name(device),
+        "torch_version": torch.__version__,
+    }
+    if plan.native:  # without it is possible everywhere
+        found["native"] = has_native(device)
     for name, now in found.items():
         then = getattr(plan, name)
         if then != now and not allow_drift:

@@ -23,6 +23,7 @@ from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
+from pellucid.runs.kernels import attend_by
 from pellucid.runs.load import fill, read_config, read_plan
 from pellucid.runs.plan import find_precision
 from pellucid.runs.records import cut_after
@@ -47,6 +48,7 @@ def rebuild(
     tokenizer = Tokenizer.load(folder.tokenizer)
     data = open_data(folder, run)
     model = build_model(run, folder, torch.device(plan.device))
+    attend_by(model, plan.attention)
     if plan.compile:
         compile_blocks(model)
     given = Given(

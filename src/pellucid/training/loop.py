@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pellucid import native
 from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
@@ -38,7 +39,8 @@ def train(
         Interrupted: a signal came; the step was finished and saved.
         NonFiniteError: a value was not finite; the update was skipped and the state set aside.
     """
-    _Loop(job, progress, observers, interrupts).run()
+    with native.allowed(job.plan.native):
+        _Loop(job, progress, observers, interrupts).run()
 
 
 class _Loop:

@@ -1,0 +1,39 @@
+"""Which attention kernel a training uses.
+
+Comes in: a config, a built model, a precision. Goes out: a kernel's name, and a model that uses it.
+It does not know the kernels.
+
+The choice is a function of the shape, so that the same seed gives the same bits; the function comes
+from measurement (`python -m benchmarks.attention_kernels`). On a CPU, forward and backward of
+torch's fused kernel take 1.4 to 4 times as long in bfloat16 as three products of matrices and a
+softmax, for 64 to 1,024 keys and heads of 32 to 128; in float32 it is the faster one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pellucid import config
+from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
+from pellucid.training import Precision
+
+Kernel = Literal["fused", "products"]
+
+#: Attention weights that products of matrices may keep for the way back, over all layers.
+_WEIGHT_BYTES = 2**28
+
+
+def choose_attention(run: config.Run, model: Transformer, precision: Precision) -> Kernel:
+    """The faster kernel for the run's shape, where its weights find room."""
+    rows = run.training.batch_size // run.training.accumulation
+    heads = sum(each.n_heads for each in model.modules() if isinstance(each, MultiHeadAttention))
+    weights = 2 * rows * heads * run.model.context_length**2
+    narrow = model.device.type == "cpu" and precision == "bfloat16"
+    return "products" if narrow and weights <= _WEIGHT_BYTES else "fused"
+
+
+def attend_by(model: Transformer, kernel: Kernel) -> None:
+    """Have attention computed by `kernel` while training, where it can."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention | CrossAttention):
+            module.fused = kernel == "fused"
