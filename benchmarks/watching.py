@@ -29,8 +29,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.machine import machine
 from benchmarks.packing import prepared
-from benchmarks.shakespeare import machine
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser
