@@ -4,10 +4,10 @@
     python -m benchmarks.train --nanogpt nanoGPT --device cuda
 
 One shape, one batch, the same ids, the same clipping and AdamW for all; each contestant in a
-process of its own, at work one at a time, in turns whose order alternates. Peers at their best settings:
-nanoGPT as its scripts have it (float32 on a CPU, its only mode there); Hugging Face's GPT-2 in
-float32 and in bf16, the latter also with the allocator settings that pellucid's command line gives
-its own process; litgpt and x-transformers likewise. `--compiled` adds torch.compile on a CPU; on
+process of its own, at work one at a time, in turns whose order alternates. Peers at their best
+settings: nanoGPT as its scripts have it (float32 on a CPU, its only mode there); Hugging Face's
+GPT-2 in float32 and in bf16, the latter also with the settings that pellucid's command line gives
+its own process; litgpt and x-transformers in float32 and bf16. `--compiled` adds torch.compile on a CPU; on
 CUDA everybody is compiled.
 
 Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
@@ -22,7 +22,6 @@ benchmarks/results/. Building, checking and a first turn are left out of the tim
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -30,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import best_of, commit, header, limits_contestant, versions
+from benchmarks.machine import best_of, commit, header, limits_contestant, versions, write
 from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
 from benchmarks.train_table import summary, table
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
@@ -40,7 +39,7 @@ FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
 PEERS, OURS = "benchmarks.train_peers", "benchmarks.train_pellucid"
 
 
-def parse() -> argparse.Namespace:
+def flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -56,12 +55,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compiled", action="store_true", help="on a CPU: compiled peers too")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
     parser.add_argument("--out", type=Path, default=HERE / "results")
-    return parser.parse_args()
+    return parser
 
 
 def main() -> None:
-    arguments = parse()
-    found: dict[str, Any] = header(("benchmarks.train", *words(arguments)), arguments.threads)
+    parser = flags()
+    arguments = parser.parse_args()
+    found = header("benchmarks.train", parser, arguments)
     found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
@@ -69,22 +69,8 @@ def main() -> None:
     for shape in shapes(arguments):
         with tempfile.TemporaryDirectory() as folder:
             found["shapes"][shape.name] = measure(shape, Path(folder), arguments)
-    file = arguments.out / f"train-{arguments.device}-{found['date']}.json"
-    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    say(f"wrote {file.name}")
+    write(found, arguments.out, f"train-{arguments.device}")
     print("\n\n".join(table(found, name) for name in found["shapes"]))
-
-
-def words(arguments: argparse.Namespace) -> list[str]:
-    """The flags that were given, as somebody else would give them."""
-    said: list[str] = []
-    for name, value in vars(arguments).items():
-        if value in (None, False) or name == "out":
-            continue
-        shown = "PATH" if isinstance(value, Path) else value
-        values = shown if isinstance(shown, list) else [] if shown is True else [shown]
-        said += [f"--{name}", *map(str, values)]
-    return said
 
 
 def shapes(arguments: argparse.Namespace) -> list[Shape]:

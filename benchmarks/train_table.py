@@ -130,16 +130,17 @@ def counted(number: int, what: str) -> str:
 def notes(result: Mapping[str, Any]) -> str:
     """What has to be known to read the table."""
     others = [name for name, fact in result["facts"].items() if not fact["same_weights"]]
+    turns = next(iter(result["turns"].values()))
     text = (
-        f"Medians over {counted(len(next(iter(result['turns'].values()))), 'turn')} of "
-        f"{counted(next(iter(result['turns'].values()))[0]['steps'], 'update')}; ratios are medians of those round by round. FLOPs of an update: "
+        f"Medians over {counted(len(turns), 'turn')} of {counted(turns[0]['steps'], 'update')}; "
+        "ratios are medians of those round by round. FLOPs of an update: "
         f"{result['flops'] / 1e9:,.1f} G, that is 6 (12 L d^2 + V d) + 6 L d (T + 1) a token. "
-        "Contestants with one first loss in float32 started from the same weights. With the "
-        f"settings of pellucid's command line for its process: {', '.join(result['settled'])}."
+        "Where the first loss in float32 is one, the weights were the same. With the settings of "
+        f"pellucid's command line for its process: {'; '.join(result['settled'])}."
     )
     if others:
         text += (
-            f" {', '.join(others)}: weights of their own draw; the loss of guessing is ln V = "
-            f"{result['ln_vocab']:.4f}."
+            f" With weights of their own draw: {'; '.join(others)}; the loss of guessing is "
+            f"ln V = {result['ln_vocab']:.4f}."
         )
     return text

@@ -69,7 +69,8 @@ class Worker:
             "setup": dict(contestant.setup),
             "settled": contestant.settled,
         }
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")
+        # open as long as the process lives
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", json.dumps(asked)],
             stdin=subprocess.PIPE,
