@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Of every contestant's update. A constant learning rate: nothing here is about learning well.
 LEARNING_RATE, BETAS, EPS, WEIGHT_DECAY, CLIP_NORM = 3e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+#: Rows of the first batch on which the losses of the same weights are compared.
+CHECKED = 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ SHAPES = {
     shape.name: shape
     for shape in (
         Shape("char", vocab=65, length=64, batch=12, layers=4, heads=4, width=128),
-        Shape("between", vocab=4096, length=256, batch=8, layers=4, heads=4, width=256),
+        Shape("between", vocab=4096, length=128, batch=8, layers=4, heads=4, width=256),
         Shape("mid", vocab=50_257, length=256, batch=8, layers=6, heads=6, width=384),
         Shape("gpt2", vocab=50_257, length=256, batch=2, layers=12, heads=12, width=768),
         # padded as nanoGPT pads it, which GPUs like better; for everybody

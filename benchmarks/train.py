@@ -7,13 +7,13 @@ One shape, one batch, the same ids, the same clipping and AdamW for all; each co
 process of its own, at work one at a time, in turns whose order alternates. Peers at their best
 settings: nanoGPT as its scripts have it (float32 on a CPU, its only mode there); Hugging Face's
 GPT-2 in float32 and in bf16, the latter also with the settings that pellucid's command line gives
-its own process; litgpt and x-transformers in float32 and bf16. `--compiled` adds torch.compile on a CPU; on
-CUDA everybody is compiled.
+its own process; litgpt and x-transformers in float32 and bf16. `--compiled` adds torch.compile on a
+CPU; on CUDA everybody is compiled.
 
 Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
-float32 losses on the first batch must agree to 1e-4, those in bf16 to 2e-2, or nothing is measured.
-litgpt and x-transformers cannot take these weights (rotary positions; other projections): the table
-shows their parameters, and their first loss beside ln V.
+float32 losses on the first two rows must agree to 1e-4, those in bf16 to 2e-2, or nothing is
+measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections):
+the table shows their parameters, and their first loss beside ln V.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
 benchmarks/results/. Building, checking and a first turn are left out of the times.

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from benchmarks.shapes import (
     BETAS,
+    CHECKED,
     CLIP_NORM,
     EPS,
     LEARNING_RATE,
@@ -52,7 +53,8 @@ class Updates:
         self.device = device
         self.parameters = list(model.parameters())
         self.feed, self.step = Feed(shape, Path(folder) / "ids.npy", device), 0
-        first = self.feed.at(0)
+        ids, targets = self.feed.at(0)
+        first = ids[:CHECKED], targets[:CHECKED]
         with torch.no_grad():
             self.facts = {
                 "parameters": sum(parameter.numel() for parameter in self.parameters),

@@ -20,6 +20,7 @@ import torch
 
 from benchmarks.shapes import (
     BETAS,
+    CHECKED,
     CLIP_NORM,
     EPS,
     LEARNING_RATE,
@@ -196,9 +197,11 @@ def filled(folder: str) -> Transformer:
 
 
 def facts_of(job: Job) -> dict[str, Any]:
-    """Parameters, and the first batch's loss in float32 and in the precision that is used."""
+    """Parameters, and the first rows' loss in float32 and in the precision that is used."""
     device, loss = torch.device(job.plan.device), {}
-    on_device = to_device(job.batch(0, job.settings.batch_size), device)
+    batch = job.batch(0, job.settings.batch_size).part(slice(0, CHECKED))
+    batch = replace(batch, n_supervised=batch.targets.numel())
+    on_device = to_device(batch, device)
     with torch.no_grad():
         for precision in ("float32", job.plan.precision):
             with autocast(device, precision):
