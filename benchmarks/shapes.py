@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Of every contestant's update. A constant learning rate: nothing here is about learning well.
 LEARNING_RATE, BETAS, EPS, WEIGHT_DECAY, CLIP_NORM = 3e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+ADAMW = config.AdamW(learning_rate=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
 #: Rows of the first batch on which the losses of the same weights are compared.
 CHECKED = 2
 
