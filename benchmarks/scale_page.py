@@ -29,6 +29,16 @@ def tables(found: Mapping[str, Any]) -> dict[str, str]:
     return said | {axis: table(axis, result) for axis, result in found["axes"].items()}
 
 
+def page(found: Mapping[str, Any]) -> str:
+    """All tables, each with its two plots, as they stand in docs/performance.md."""
+    parts = [tables(found)["machine"]]
+    for axis, result in found["axes"].items():
+        parts.append(table(axis, result))
+        for what in ("speed", "memory"):
+            parts.append(f"![{what} against {axis}](performance/{axis}-{what}.svg)")
+    return "\n\n".join(parts)
+
+
 def table(axis: str, result: Mapping[str, Any]) -> str:
     """An axis as Markdown."""
     prepared = axis == "corpus"

@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks.machine import best_of, commit, header, limits_contestant, versions, write
 from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
-from benchmarks.train_table import summary, table
+from benchmarks.train_table import summary, tables
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
 
 HERE = Path(__file__).parent
@@ -70,7 +70,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found["shapes"][shape.name] = measure(shape, Path(folder), arguments)
     write(found, arguments.out, f"train-{arguments.device}")
-    print("\n\n".join(table(found, name) for name in found["shapes"]))
+    print(tables(found))
 
 
 def shapes(arguments: argparse.Namespace) -> list[Shape]:

@@ -54,6 +54,11 @@ def summary(
     return found
 
 
+def tables(found: Mapping[str, Any]) -> str:
+    """Every shape's table."""
+    return "\n\n".join(table(found, name) for name in found["shapes"])
+
+
 def table(found: Mapping[str, Any], name: str) -> str:
     """A shape's results as Markdown, below a line that says what was run."""
     result = found["shapes"][name]
