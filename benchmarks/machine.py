@@ -53,6 +53,14 @@ def machine() -> dict[str, Any]:
     return found
 
 
+def available_bytes() -> int:
+    """Memory that a new process can have, as Linux estimates it."""
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError("/proc/meminfo has no MemAvailable")
+
+
 def processor() -> str:
     """The processor's name."""
     file = Path("/proc/cpuinfo")

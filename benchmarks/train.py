@@ -29,10 +29,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import best_of, commit, header, limits_contestant, versions, write
+from benchmarks.machine import (
+    available_bytes,
+    best_of,
+    commit,
+    header,
+    limits_contestant,
+    versions,
+    write,
+)
 from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
 from benchmarks.train_table import summary, tables
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
+from pellucid.counting import parameter_count
 
 HERE = Path(__file__).parent
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
@@ -129,10 +138,12 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
 def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of one shape, after parity."""
     say(f"{shape.name}: {shape.said()}")
+    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
+    if arguments.device == "cpu":
+        check_memory(shape, len(entered) - 1, available_bytes())
     ids = write_ids(shape, arguments.text, folder / "ids.npy")
     with started([weights_contestant(shape, folder)], arguments.threads):
         pass  # the weights are written where it was made
-    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
     with started(entered, arguments.threads) as workers:
         facts = {worker.name: worker.facts for worker in workers[1:]}
         check_parity(facts)
@@ -158,6 +169,20 @@ def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[s
         "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
         "ended": time.strftime("%H:%M:%S"),
     }
+
+
+def check_memory(shape: Shape, entered: int, available: int) -> None:
+    """Whether everybody fits into memory at once: weights, gradients and two moments each.
+
+    Raises:
+        SystemExit: they do not.
+    """
+    needed = entered * 16 * parameter_count(shape.model())
+    if needed > available:
+        raise SystemExit(
+            f"{entered} contestants of {shape.name} hold at least {needed / 1e9:.0f} GB at once, "
+            f"and {available / 1e9:.0f} GB are free: name fewer with --only, or a smaller shape"
+        )
 
 
 def weights_contestant(shape: Shape, folder: Path) -> Contestant:

@@ -31,7 +31,8 @@ from benchmarks.shapes import (
     Shape,
 )
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+#: From a model as it is called, compiled or not, and the ids and targets of a batch.
+Loss = Callable[[Any, Tensor, Tensor], Tensor]
 
 
 class Updates:
@@ -47,6 +48,7 @@ class Updates:
         *,
         device: str,
         precision: str,
+        compiled: bool,
         same_weights: bool,
     ) -> None:
         self.loss, self.optimiser, self.precision = loss, optimiser, precision
@@ -61,10 +63,12 @@ class Updates:
                 "products": products(model),
                 "precision": precision,
                 "same_weights": same_weights,
-                "float32_loss": float(loss(*first)),
+                "float32_loss": float(loss(model, *first)),
             }
             with self.autocast():
-                self.facts["first_loss"] = float(loss(*first))
+                self.facts["first_loss"] = float(loss(model, *first))
+        # only now: other rows and no gradients would be compiled too
+        self.called = torch.compile(model) if compiled else model
 
     def autocast(self) -> AbstractContextManager[Any]:
         enabled = self.precision == "bfloat16"
@@ -75,7 +79,7 @@ class Updates:
         for _ in range(steps):
             ids, targets = self.feed.at(self.step)
             with self.autocast():
-                loss = self.loss(ids, targets)
+                loss = self.loss(self.called, ids, targets)
             loss.backward()
             nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM)
             self.optimiser.step()
@@ -122,15 +126,15 @@ def nanogpt(
     model.to(device)
     # its own choice of kernel: fused on CUDA alone
     optimiser = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device)
-    called = torch.compile(model) if compiled else model
     return Updates(
         model,
-        lambda ids, targets: called(ids, targets)[1],
+        lambda called, ids, targets: called(ids, targets)[1],
         optimiser,
         given,
         folder,
         device=device,
         precision=precision,
+        compiled=compiled,
         same_weights=True,
     )
 
@@ -144,12 +148,20 @@ def huggingface(
     given = Shape(**shape)
     allow_tf32(device)
     model = GPT2LMHeadModel.from_pretrained(folder).to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return called(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
 
-    return plain(model, loss, given, folder, device, precision, same_weights=True)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=True,
+    )
 
 
 def litgpt(
@@ -179,12 +191,20 @@ def litgpt(
     model.lm_head.weight = model.transformer.wte.weight
     drawn(model)
     model.to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return chunked_cross_entropy(called(ids), targets)
 
-    return plain(model, loss, given, folder, device, precision, same_weights=False)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=False,
+    )
 
 
 def x_transformers(
@@ -210,41 +230,31 @@ def x_transformers(
     )
     drawn(model)
     model.to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         # as a row of classes per token: its own wrapper takes them along dimension 1, more slowly
         return F.cross_entropy(called(ids).flatten(0, 1), targets.flatten())
 
-    return plain(model, loss, given, folder, device, precision, same_weights=False)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=False,
+    )
 
 
-def plain(
-    model: nn.Module,
-    loss: Loss,
-    shape: Shape,
-    folder: str,
-    device: str,
-    precision: str,
-    *,
-    same_weights: bool,
-) -> Updates:
+def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -> Updates:
     """With AdamW as everybody has it: fused, matrices and tables decay, vectors do not."""
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
-    return Updates(
-        model,
-        loss,
-        optimiser,
-        shape,
-        folder,
-        device=device,
-        precision=precision,
-        same_weights=same_weights,
-    )
+    return Updates(model, loss, optimiser, shape, folder, **how)
 
 
 def drawn(model: nn.Module) -> None:

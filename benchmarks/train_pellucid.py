@@ -52,6 +52,8 @@ class Updates:
         self.meter = Meter(job.settings.log_every, self.device)
         self.told: list[events.Event] = []
         self.facts = facts_of(job)
+        if job.plan.compile:
+            compile_blocks(job.model)
         self.watching, self.open = watching, ExitStack()
         self.observe: Callable[[events.Event], None] | None = None
 
@@ -158,8 +160,6 @@ def job_of(
     """What the loop would be handed, without evaluations, samples and checkpoints."""
     place = torch.device(device)
     model = model.to(place).train()
-    if compiled:
-        compile_blocks(model)
     return Job(
         model=model,
         objective=NextToken(),

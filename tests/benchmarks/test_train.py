@@ -180,3 +180,11 @@ def test_the_command_is_told_with_the_flags_that_were_given() -> None:
     words = ["--shape", "mid", "--turns", "2", "--compiled", "--out", "x", "--nanogpt", "y"]
     given = its("machine").given(parser, parser.parse_args(words))
     assert given == ["--shape", "mid", "--nanogpt", "PATH", "--turns", "2", "--compiled"]
+
+
+def test_contestants_that_do_not_fit_into_memory_are_not_started() -> None:
+    shape = tiny()
+    needed = 16 * parameter_count(shape.model())
+    its("train").check_memory(shape, 3, 3 * needed)
+    with pytest.raises(SystemExit, match="4 contestants of tiny hold at least"):
+        its("train").check_memory(shape, 4, 4 * needed - 1)

@@ -43,7 +43,7 @@ def test_a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() 
 
 
 def test_a_ratio_of_unequally_many_turns_is_refused() -> None:
-    with pytest.raises(ValueError, match="zip.. argument 2 is longer"):
+    with pytest.raises(ValueError, match=r"zip.. argument 2 is longer"):
         workers().ratio([turn(1.0)], [turn(1.0), turn(1.0)])
 
 
