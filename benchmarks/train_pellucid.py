@@ -34,7 +34,8 @@ from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser
 from pellucid.presets import find
 from pellucid.runs.compiling import compile_blocks
-from pellucid.runs.plan import device_name, find_precision
+from pellucid.runs.kernels import attend_by, choose_attention
+from pellucid.runs.plan import device_name, find_precision, has_native
 from pellucid.training import Job, events
 from pellucid.training.meter import Meter
 from pellucid.training.randomness import seed_step
@@ -160,6 +161,9 @@ def job_of(
     """What the loop would be handed, without evaluations, samples and checkpoints."""
     place = torch.device(device)
     model = model.to(place).train()
+    precision = find_precision("auto", place)
+    attention = choose_attention(model, precision, rows=shape.batch)
+    attend_by(model, attention)
     return Job(
         model=model,
         objective=NextToken(),
@@ -176,10 +180,12 @@ def job_of(
             total_steps=10**9,
             threads=torch.get_num_threads(),
             device=device,
-            precision=find_precision("auto", place),
+            precision=precision,
             compile=compiled,
             device_name=device_name(place),
             torch_version=torch.__version__,
+            attention=attention,
+            native=has_native(place),
         ),
         seed=1,
         batch=batch,

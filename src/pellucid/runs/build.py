@@ -68,7 +68,9 @@ def resolve(
     problem = compiler_problem(device) if wants else None
     if wants and problem is None:
         compile_blocks(model)
-    attention = choose_attention(run, model, precision)
+    attention = choose_attention(
+        model, precision, rows=settings.batch_size // settings.accumulation
+    )
     attend_by(model, attention)
     seconds = _seconds_per_step(run, model, task, precision)
     plan = config.Plan(

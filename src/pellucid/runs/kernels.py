@@ -1,6 +1,6 @@
 """Which attention kernel a training uses.
 
-Comes in: a config, a built model, a precision. Goes out: a kernel's name, and a model that uses it.
+Comes in: a built model, a precision, the rows of a pass. Goes out: a kernel's name, and a model that uses it.
 It does not know the kernels.
 
 The choice is a function of the shape, so that the same seed gives the same bits; the function comes
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pellucid import config
 from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
 from pellucid.training import Precision
 
@@ -23,11 +22,10 @@ Kernel = Literal["fused", "products"]
 _WEIGHT_BYTES = 2**28
 
 
-def choose_attention(run: config.Run, model: Transformer, precision: Precision) -> Kernel:
-    """The faster kernel for the run's shape, where its weights find room."""
-    rows = run.training.batch_size // run.training.accumulation
+def choose_attention(model: Transformer, precision: Precision, *, rows: int) -> Kernel:
+    """The faster kernel for passes of `rows` whole contexts, where its weights find room."""
     heads = sum(each.n_heads for each in model.modules() if isinstance(each, MultiHeadAttention))
-    weights = 2 * rows * heads * run.model.context_length**2
+    weights = 2 * rows * heads * model.context_length**2
     narrow = model.device.type == "cpu" and precision == "bfloat16"
     return "products" if narrow and weights <= _WEIGHT_BYTES else "fused"
 
