@@ -1,7 +1,7 @@
 """Which attention kernel a training uses.
 
-Comes in: a built model, a precision, the rows of a pass. Goes out: a kernel's name, and a model that uses it.
-It does not know the kernels.
+Comes in: a built model, a precision, the rows of a pass. Goes out: the name of a kernel, and a
+model that uses it. It does not know the kernels.
 
 The choice is a function of the shape, so that the same seed gives the same bits; the function comes
 from measurement (`python -m benchmarks.attention_kernels`). On a CPU, forward and backward of
