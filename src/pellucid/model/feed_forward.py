@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pellucid.model.one_pass import in_one_pass
 from pellucid.model.precision import for_products
 
 Activate = Callable[[Tensor], Tensor]
@@ -19,7 +20,8 @@ Activate = Callable[[Tensor], Tensor]
 
 def relu_squared(x: Tensor) -> Tensor:
     """max(x, 0)^2. Source: So et al. 2021, "Primer", section 3."""
-    return F.relu(x).square()
+    made = in_one_pass(x, "relu_squared")
+    return F.relu(x).square() if made is None else made
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -29,7 +31,8 @@ def gelu(x: Tensor) -> Tensor:
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GELU as GPT-2 computes it, with tanh for Phi."""
-    return F.gelu(x, approximate="tanh")
+    made = in_one_pass(x, "gelu_tanh")
+    return F.gelu(x, approximate="tanh") if made is None else made
 
 
 def relu(x: Tensor) -> Tensor:
@@ -39,7 +42,8 @@ def relu(x: Tensor) -> Tensor:
 
 def silu(x: Tensor) -> Tensor:
     """x sigmoid(x)."""
-    return F.silu(x)
+    made = in_one_pass(x, "silu")
+    return F.silu(x) if made is None else made
 
 
 class MLP(nn.Module):

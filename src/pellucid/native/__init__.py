@@ -1,5 +1,6 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
+from pellucid.native.activations import ActivationName, Way, activation
 from pellucid.native.compile import allowed, library
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors
 from pellucid.native.decode import (
@@ -15,6 +16,7 @@ from pellucid.native.decode import (
 
 __all__ = [
     "Activation",
+    "ActivationName",
     "Attention",
     "Call",
     "Errors",
@@ -25,6 +27,8 @@ __all__ = [
     "Precision",
     "Rows",
     "Settings",
+    "Way",
+    "activation",
     "allowed",
     "decode",
     "errors",

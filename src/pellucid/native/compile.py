@@ -93,7 +93,9 @@ def _compiled(source: Path, command: list[str]) -> Path:
         [*command, "--version"], capture_output=True, text=True, check=True, timeout=_PATIENCE
     )
     made_of = "\0".join((*command, *_FLAGS, version.stdout, _processor(), platform.libc_ver()[1]))
-    key = hashlib.sha256(source.read_bytes() + made_of.encode()).hexdigest()[:20]
+    sources = sorted(source.parent.glob("*.[ch]"))  # what it includes, too
+    content = b"".join(each.read_bytes() for each in sources)
+    key = hashlib.sha256(content + made_of.encode()).hexdigest()[:20]
     stem = f"{source.stem}-{key}"
     place = _place()
     for kept in place.glob(f"{stem}-*.so"):

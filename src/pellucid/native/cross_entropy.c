@@ -8,48 +8,15 @@
        error = [ p (1 + 2 z_loss log Z) - y ] / divisor
 */
 
-#include <math.h>
-#include <stdint.h>
 #include <string.h>
+
+#include "numbers.h"
 
 typedef struct {
     int64_t vocab, ignored;
     float smoothing, z_loss, divisor;
     int32_t learning; /* 0: losses alone, and the logits stay */
 } Settings;
-
-static inline float from_float(float x) { return x; }
-static inline float to_float(float x) { return x; }
-
-static inline float from_bfloat(uint16_t x) {
-    union { uint32_t bits; float value; } wide = {.bits = (uint32_t)x << 16};
-    return wide.value;
-}
-
-/* To the nearest, ties to even; what is not a number stays so. */
-static inline uint16_t to_bfloat(float x) {
-    union { float value; uint32_t bits; } wide = {.value = x};
-    uint16_t rounded = (uint16_t)((wide.bits + 0x7fffu + ((wide.bits >> 16) & 1)) >> 16);
-    return x == x ? rounded : 0x7fc0;
-}
-
-/* e^x for x <= 0, to about one unit in the last place: 2^n (1 + ...) with |f| <= 1/2. The library's
-   own is a call for each number; this one is four lines that a compiler turns into vectors. */
-static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    float n = rintf(x * 1.44269504f);
-    float f = fmaf(n, -0.693359375f, x);
-    f = fmaf(n, 2.12194440e-4f, f);
-    float p = 1.9875691e-4f;
-    p = fmaf(p, f, 1.3981999e-3f);
-    p = fmaf(p, f, 8.3334519e-3f);
-    p = fmaf(p, f, 4.1665795e-2f);
-    p = fmaf(p, f, 1.6666665e-1f);
-    p = fmaf(p, f, 5.0000001e-1f);
-    p = fmaf(p * f, f, f) + 1.0f;
-    union { int32_t bits; float value; } power = {.bits = ((int32_t)n + 127) * (1 << 23)};
-    return p * power.value;
-}
 
 #define ROWS(name, kind, read, write)                                                              \
     void name(kind *logits, const float *bias, const int64_t *targets, int64_t n_rows,             \
@@ -94,5 +61,5 @@ static inline float exponential(float x) {
         }                                                                                          \
     }
 
-ROWS(pellucid_errors_float32, float, from_float, to_float)
-ROWS(pellucid_errors_bfloat16, uint16_t, from_bfloat, to_bfloat)
+ROWS(pellucid_errors_float32, float, from_float32, to_float32)
+ROWS(pellucid_errors_bfloat16, uint16_t, from_bfloat16, to_bfloat16)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_float, c_int32, c_int64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pellucid.native.compile import library
+from pellucid.native.parts import in_parts
 
 _SOURCE = Path(__file__).with_name("cross_entropy.c")
 
@@ -46,13 +45,9 @@ class Rows(NamedTuple):
 
 
 Kind = Literal["float32", "bfloat16"]
-_BYTES: dict[Kind, int] = {"float32": 4, "bfloat16": 2}
+#: Of a number.
+BYTES: dict[Kind, int] = {"float32": 4, "bfloat16": 2}
 Errors = Callable[[Kind, Rows, int, Settings, int], None]
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="pellucid-rows")
 
 
 def errors() -> Errors | None:
@@ -60,7 +55,7 @@ def errors() -> Errors | None:
     loaded = library(_SOURCE)
     if loaded is None:
         return None
-    functions = {kind: getattr(loaded, f"pellucid_errors_{kind}") for kind in _BYTES}
+    functions = {kind: getattr(loaded, f"pellucid_errors_{kind}") for kind in BYTES}
     for function in functions.values():
         function.argtypes = [
             *(c_void_p, c_void_p, c_void_p, c_int64, ctypes.POINTER(Settings)),
@@ -69,7 +64,7 @@ def errors() -> Errors | None:
         function.restype = None
 
     def run(kind: Kind, rows: Rows, count: int, settings: Settings, threads: int) -> None:
-        function, row = functions[kind], settings.vocab * _BYTES[kind]
+        function, row = functions[kind], settings.vocab * BYTES[kind]
 
         def part(first: int, last: int) -> None:
             small, long = 4 * first, 8 * first
@@ -82,15 +77,6 @@ def errors() -> Errors | None:
                 *(place + small for place in rows[3:]),
             )
 
-        share = -(-count // max(1, min(threads, count)))
-        parts = [(first, min(first + share, count)) for first in range(0, count, share)]
-        if len(parts) == 1:
-            part(*parts[0])
-            return
-        # the pool's threads sleep between calls; this one does the first part itself
-        waiting = [_threads(threads).submit(part, *each) for each in parts[1:]]
-        part(*parts[0])
-        for each in waiting:
-            each.result()
+        in_parts(part, count, threads)
 
     return run
