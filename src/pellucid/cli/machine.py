@@ -15,16 +15,20 @@ import sys
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
-def settle() -> None:
-    """Let waiting threads sleep soon, and keep freed memory for the next step.
+def settle(*, plain_memory: bool = False) -> None:
+    """Let waiting threads sleep soon; keep freed memory for the next step, in huge pages.
 
     Threads that wait spin a little and then sleep: as fast on a quiet machine, twice as fast where
     another program wants the same cores. And glibc gives large blocks back to the system as soon as
-    they are free, so that every step faults all its pages in anew; here they stay. Elsewhere
-    nothing happens. Either is left alone where the environment has already chosen.
+    they are free, so that every step faults all its pages in anew; here they stay, and torch asks
+    for pages of 2 MB where the system grants them on request. With `plain_memory`, and with another
+    C library, memory is as the system has it. Each is left alone where the environment has chosen.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+    if plain_memory or sys.platform != "linux":
+        return
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own switch
+    if any(name.startswith("MALLOC_") for name in os.environ):
         return
     with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
         mallopt = ctypes.CDLL("libc.so.6").mallopt

@@ -95,6 +95,12 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
     root.add_argument("--verbose", action="store_true", help="show log messages")
+    root.add_argument(
+        "--plain-memory",
+        action="store_true",
+        help="leave the allocator as the system has it: by default freed memory is kept for the "
+        "next step, in huge pages",
+    )
     root.set_defaults(when_stopped="at once, as asked")
     verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for verb in _VERBS:
@@ -106,7 +112,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if words is None else words
     arguments = parser().parse_args(words)
-    settle()
+    settle(plain_memory=arguments.plain_memory)
     _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")

@@ -6,6 +6,7 @@ they are shown.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -52,6 +53,8 @@ def facts_of(
     why = "" if problem is None else f" ({problem})"
     where = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
     yield "on", f"{where}, {plan.precision}, {compiled}{why}"
+    if plan.device == "cpu":
+        yield "kernels", _kernels(plan)
     sequences = run.training.batch_size // run.training.accumulation
     rows = memory(
         run.model,
@@ -68,6 +71,18 @@ def facts_of(
     reward = dict(task.facts).get("reward")
     again = "" if reward is None else f" --reward {reward}"
     yield "to resume", f"pellucid train --resume {folder.path}{again}"
+
+
+def _kernels(plan: config.Plan) -> str:
+    """What was chosen to make an update short."""
+    attention = {"fused": "torch's fused attention", "products": "attention as matrix products"}
+    said = [
+        attention[plan.attention],
+        "loss in C" if plan.native else "no C compiler: all in torch",
+    ]
+    if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1":
+        said.append("freed memory kept, in huge pages (--plain-memory: not)")
+    return "; ".join(said)
 
 
 def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
