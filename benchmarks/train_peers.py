@@ -60,7 +60,7 @@ class Updates:
         with torch.no_grad():
             self.facts = {
                 "parameters": sum(parameter.numel() for parameter in self.parameters),
-                "products": products(model),
+                "products": products(model, shape.vocab),
                 "precision": precision,
                 "same_weights": same_weights,
                 "float32_loss": float(loss(model, *first)),
@@ -88,11 +88,16 @@ class Updates:
         return {"loss": float(loss.detach())}
 
 
-def products(model: nn.Module) -> int:
-    """How many weights a token is multiplied with: all matrices but tables that are looked up."""
-    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    heads = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
-    looked_up = tables - heads
+def products(model: nn.Module, vocab: int) -> int:
+    """How many weights a token is multiplied with: all matrices but the table of positions.
+
+    The table of tokens is among them: it is the head too.
+    """
+    looked_up = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings != vocab
+    }
     return sum(p.numel() for p in model.parameters() if p.ndim == 2 and id(p) not in looked_up)
 
 
@@ -258,11 +263,13 @@ def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -
 
 
 def drawn(model: nn.Module) -> None:
-    """Weights as GPT-2 draws them, so that the first loss is near ln V."""
+    """Weights as GPT-2 draws them, biases of zero, so that the first loss is near ln V."""
     torch.manual_seed(1)
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.ndim >= 2:
             nn.init.normal_(parameter, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
 
 
 def allow_tf32(device: str) -> None:
