@@ -231,7 +231,12 @@ def x_transformers(
         attn_flash=True,
     )
     model = TransformerWrapper(
-        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
+        num_tokens=given.vocab,
+        max_seq_len=given.length,
+        attn_layers=layers,
+        tie_embedding=True,
+        # as everybody's: its own would shrink the logits
+        tie_embedding_scale=1.0,
     )
     drawn(model)
     model.to(device).train()
