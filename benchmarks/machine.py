@@ -62,6 +62,13 @@ def available_bytes() -> int:
     raise ValueError("/proc/meminfo has no MemAvailable")
 
 
+def has_cuda() -> bool:
+    """Whether torch can compute on a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def processor() -> str:
     """The processor's name."""
     file = Path("/proc/cpuinfo")

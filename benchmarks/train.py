@@ -33,6 +33,7 @@ from benchmarks.machine import (
     available_bytes,
     best_of,
     commit,
+    has_cuda,
     header,
     limits_contestant,
     versions,
@@ -70,6 +71,8 @@ def flags() -> argparse.ArgumentParser:
 def main() -> None:
     parser = flags()
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not has_cuda():
+        raise SystemExit("--device cuda: torch finds no such device here; leave it out for the CPU")
     found = header("benchmarks.train", parser, arguments)
     found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
