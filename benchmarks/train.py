@@ -206,7 +206,7 @@ def check_memory(shape: Shape, entered: int, available: int) -> None:
 def weights_contestant(shape: Shape, folder: Path) -> Contestant:
     """Whoever writes the weights that nanoGPT, Hugging Face and pellucid are given."""
     setup = {"shape": as_json(shape), "folder": str(folder)}
-    return Contestant("weights", f"{PEERS}:weights", setup)
+    return Contestant("weights", "benchmarks.train_weights:weights", setup)
 
 
 def check_parity(facts: dict[str, dict[str, Any]]) -> None:
