@@ -13,7 +13,8 @@ All are given the same numbers, which bf16 can hold exactly, and are compared wi
 float64: the loss itself, and the gradients (in full of the states, of 512 rows of the matrix).
 
 Comes in: flags. Goes out: tables on standard output, and a dated JSON file under
-benchmarks/results/. Extra memory is the peak of the process above what it held with its inputs.
+benchmarks/results/. Extra memory is the peak of the process above what it held with its inputs;
+of the compiled one that is the compiler's too.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
             Contestant(
                 f"{said}, {dtype}",
                 f"{MAKE}:contestant",
-                {**setup, "kind": kind, "dtype": dtype},
+                {"file": file, "kind": kind, "dtype": dtype},
                 settled=arguments.settled,
             )
             for dtype in arguments.dtypes

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,13 +30,18 @@ def inputs(vocab: int, rows: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     return states.bfloat16(), matrix.bfloat16(), targets
 
 
-def contestant(
-    *, vocab: int, rows: int, width: int, file: str, kind: str, dtype: str
-) -> Callable[[int], dict[str, Any]]:
-    """Forward and backward of a kind of loss; the first turn is compared with the reference."""
-    states, matrix, targets = inputs(vocab, rows, width)
-    states = states.to(getattr(torch, dtype)).requires_grad_()
-    matrix = matrix.to(getattr(torch, dtype)).requires_grad_()
+def contestant(*, file: str, kind: str, dtype: str) -> Callable[[int], dict[str, Any]]:
+    """Forward and backward of a kind of loss; the first turn is compared with the reference.
+
+    The inputs are read from the reference's file: drawing them would leave memory behind that is
+    free, and be counted as held.
+    """
+    with safe_open(file, framework="pt") as given:
+        targets = given.get_tensor("targets")
+        states, matrix = (
+            given.get_tensor(name).to(getattr(torch, dtype), copy=True).requires_grad_()
+            for name in ("inputs.states", "inputs.matrix")
+        )
     loss_of, compared = KINDS[kind](), False
 
     def work(steps: int) -> dict[str, Any]:
@@ -50,7 +56,9 @@ def contestant(
         compared = True
         assert states.grad is not None
         assert matrix.grad is not None
-        return errors(load_file(file), loss.detach(), states.grad, matrix.grad)
+        with safe_open(file, framework="pt") as given:
+            known = {name: given.get_tensor(name) for name in ("loss", "states", "matrix")}
+        return errors(known, loss.detach(), states.grad, matrix.grad)
 
     return work
 
@@ -117,12 +125,12 @@ KINDS: dict[str, Callable[[], Loss]] = {
 
 
 def reference(*, vocab: int, rows: int, width: int, file: str) -> Callable[[int], dict[str, Any]]:
-    """Write loss and gradients in float64, some rows at a time.
+    """Write the inputs, and their loss and gradients in float64, some rows at a time.
 
     The loss is the mean of log Z - z_y; its gradients are (p - y) W / N and (p - y)^T h / N.
     """
-    states, matrix, targets = inputs(vocab, rows, width)
-    states, matrix = states.double(), matrix.double()
+    narrow_states, narrow_matrix, targets = inputs(vocab, rows, width)
+    states, matrix = narrow_states.double(), narrow_matrix.double()
     loss = torch.zeros((), dtype=torch.float64)
     by_states, by_matrix = torch.empty_like(states), torch.zeros_like(matrix[:COMPARED])
     for start in range(0, rows, 128):
@@ -133,5 +141,6 @@ def reference(*, vocab: int, rows: int, width: int, file: str) -> Callable[[int]
         apart[torch.arange(len(apart)), targets[part]] -= 1
         by_states[part] = apart @ matrix / rows
         by_matrix += apart[:, :COMPARED].T @ states[part] / rows
-    save_file({"loss": loss, "states": by_states, "matrix": by_matrix}, file)
+    known = {"loss": loss, "states": by_states, "matrix": by_matrix, "targets": targets}
+    save_file(known | {"inputs.states": narrow_states, "inputs.matrix": narrow_matrix}, file)
     return lambda steps: {}

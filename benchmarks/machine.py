@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -61,6 +62,13 @@ def available_bytes() -> int:
     raise ValueError("/proc/meminfo has no MemAvailable")
 
 
+def has_cuda() -> bool:
+    """Whether torch can compute on a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def processor() -> str:
     """The processor's name."""
     file = Path("/proc/cpuinfo")
@@ -99,7 +107,7 @@ def header(
     """What stands above every file of results; `arguments` have the number of `threads`."""
     return {
         "date": datetime.now().strftime("%Y-%m-%d"),
-        "command": " ".join(("python -m", module, *given(parser, arguments))),
+        "command": shlex.join(("python", "-m", module, *given(parser, arguments))),
         "commit": commit(Path(__file__).parent.parent),
         "machine": machine(),
         "threads": arguments.threads,

@@ -28,9 +28,9 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid.batches import TokenBatch
+from pellucid.model import assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import find
-from pellucid.runs.build import build_model
 from pellucid.runs.text import ready_text
 from pellucid.text import Order, PreparedText
 from pellucid.training.step import autocast
@@ -65,8 +65,7 @@ def prepared(folder: Path) -> tuple[PreparedText, int]:
 def measure(text: PreparedText, vocab_size: int, updates: int) -> dict[str, Any]:
     run = find("nano")
     run = replace(run, model=replace(run.model, vocab_size=vocab_size))
-    model, objective = build_model(run)
-    assert isinstance(objective, NextToken)
+    model, objective = assemble(run.model, seed=run.seed), NextToken()
     orders = {
         name: Order(
             text.train.tokens,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.plots import Scale, Series, logarithmic, plot
+from benchmarks.plots import Series, logarithmic, plot
 from benchmarks.train_table import limits_line, machine_line
 
 ACROSS = {
@@ -20,7 +20,6 @@ ACROSS = {
     "corpus": "megabytes of text",
 }
 POWERS = tuple(float(f * 10**p) for p in range(-1, 9) for f in (1, 2, 5))
-DOUBLES = tuple(float(2**p) for p in range(21))
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, str]:
@@ -92,17 +91,13 @@ def speeds(point: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def drawing(axis: str, what: str, up: str, series: list[Series]) -> str:
+    places = sorted({x for one in series for x, _ in one.points})
     values = [value for one in series for _, spread in one.points for value in spread]
     return plot(
         f"{what} against {axis}",
         ACROSS[axis],
         up,
         series,
-        x=across(axis, series),
+        x=logarithmic(places, tuple(places)),
         y=logarithmic(values, POWERS),
     )
-
-
-def across(axis: str, series: list[Series]) -> Scale:
-    ticks = POWERS if axis == "corpus" else DOUBLES
-    return logarithmic([x for one in series for x, _ in one.points], ticks)

@@ -13,7 +13,7 @@ CPU; on CUDA everybody is compiled.
 Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
 float32 losses on the first two rows must agree to 1e-4, those in bf16 to 2e-2, or nothing is
 measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections):
-the table shows their parameters, and their first loss beside ln V.
+they must multiply a token with as many weights, and the table shows their first loss beside ln V.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
 benchmarks/results/. Building, checking and a first turn are left out of the times.
@@ -33,6 +33,7 @@ from benchmarks.machine import (
     available_bytes,
     best_of,
     commit,
+    has_cuda,
     header,
     limits_contestant,
     versions,
@@ -70,6 +71,8 @@ def flags() -> argparse.ArgumentParser:
 def main() -> None:
     parser = flags()
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not has_cuda():
+        raise SystemExit("--device cuda: torch finds no such device here; leave it out for the CPU")
     found = header("benchmarks.train", parser, arguments)
     found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
@@ -147,6 +150,7 @@ def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[s
     with started(entered, arguments.threads) as workers:
         facts = {worker.name: worker.facts for worker in workers[1:]}
         check_parity(facts)
+        check_sizes(facts, shape)
         say("parity holds; one turn to warm up")
         warm = {worker.name: worker.work(2) for worker in workers}
         again = [worker.work(1).wall for worker in workers[1:]]
@@ -171,6 +175,20 @@ def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[s
     }
 
 
+def check_sizes(facts: dict[str, dict[str, Any]], shape: Shape) -> None:
+    """Whether those with other weights multiply as many.
+
+    Raises:
+        SystemExit: they do not; says who.
+    """
+    for name, fact in facts.items():
+        if not fact["same_weights"] and fact["products"] != shape.products:
+            raise SystemExit(
+                f"{name} multiplies a token with {fact['products']:,} weights where the shape has "
+                f"{shape.products:,}: it is another model, so its time is not compared"
+            )
+
+
 def check_memory(shape: Shape, entered: int, available: int) -> None:
     """Whether everybody fits into memory at once: weights, gradients and two moments each.
 
@@ -188,7 +206,7 @@ def check_memory(shape: Shape, entered: int, available: int) -> None:
 def weights_contestant(shape: Shape, folder: Path) -> Contestant:
     """Whoever writes the weights that nanoGPT, Hugging Face and pellucid are given."""
     setup = {"shape": as_json(shape), "folder": str(folder)}
-    return Contestant("weights", f"{PEERS}:weights", setup)
+    return Contestant("weights", "benchmarks.train_weights:weights", setup)
 
 
 def check_parity(facts: dict[str, dict[str, Any]]) -> None:

@@ -30,6 +30,7 @@ from benchmarks.shapes import (
     Feed,
     Shape,
 )
+from benchmarks.train_weights import drawn, for_nanogpt, read
 
 #: From a model as it is called, compiled or not, and the ids and targets of a batch.
 Loss = Callable[[Any, Tensor, Tensor], Tensor]
@@ -60,7 +61,7 @@ class Updates:
         with torch.no_grad():
             self.facts = {
                 "parameters": sum(parameter.numel() for parameter in self.parameters),
-                "products": products(model),
+                "products": products(model, shape.vocab),
                 "precision": precision,
                 "same_weights": same_weights,
                 "float32_loss": float(loss(model, *first)),
@@ -88,11 +89,16 @@ class Updates:
         return {"loss": float(loss.detach())}
 
 
-def products(model: nn.Module) -> int:
-    """How many weights a token is multiplied with: all matrices but tables that are looked up."""
-    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    heads = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
-    looked_up = tables - heads
+def products(model: nn.Module, vocab: int) -> int:
+    """How many weights a token is multiplied with: all matrices but the table of positions.
+
+    The table of tokens is among them: it is the head too.
+    """
+    looked_up = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings != vocab
+    }
     return sum(p.numel() for p in model.parameters() if p.ndim == 2 and id(p) not in looked_up)
 
 
@@ -226,7 +232,12 @@ def x_transformers(
         attn_flash=True,
     )
     model = TransformerWrapper(
-        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
+        num_tokens=given.vocab,
+        max_seq_len=given.length,
+        attn_layers=layers,
+        tie_embedding=True,
+        # as everybody's: its own would shrink the logits
+        tie_embedding_scale=1.0,
     )
     drawn(model)
     model.to(device).train()
@@ -257,59 +268,7 @@ def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -
     return Updates(model, loss, optimiser, shape, folder, **how)
 
 
-def drawn(model: nn.Module) -> None:
-    """Weights as GPT-2 draws them, so that the first loss is near ln V."""
-    torch.manual_seed(1)
-    for parameter in model.parameters():
-        if parameter.ndim >= 2:
-            nn.init.normal_(parameter, std=0.02)
-
-
 def allow_tf32(device: str) -> None:
     """What is left in float32 on a GPU, in its fast mode, as nanoGPT's script has it."""
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
-
-
-def read(folder: str) -> dict[str, Tensor]:
-    """The shared weights, by their names in Hugging Face's GPT-2."""
-    from safetensors.torch import load_file
-
-    return load_file(Path(folder) / "model.safetensors")
-
-
-#: Matrices that lie as (in, out) there and as (out, in) in nanoGPT.
-_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
-
-
-def for_nanogpt(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same weights as nanoGPT holds them: with the head's name, and linear layers turned."""
-    held = {
-        name: tensor.t().contiguous() if name.endswith(_TURNED) else tensor
-        for name, tensor in weights.items()
-    }
-    return held | {"lm_head.weight": held["transformer.wte.weight"]}
-
-
-def weights(*, shape: dict[str, Any], folder: str) -> Callable[[int], dict[str, Any]]:
-    """Write the weights that are shared, as Hugging Face's GPT-2 draws and saves them."""
-    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
-
-    given = Shape(**shape)
-    settings = GPT2Config(
-        vocab_size=given.vocab,
-        n_positions=given.length,
-        n_embd=given.width,
-        n_layer=given.layers,
-        n_head=given.heads,
-        # exact, as nanoGPT has it, and the fastest of those that transformers has on a CPU
-        activation_function="gelu",
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    torch.manual_seed(1)
-    GPT2LMHeadModel(settings).save_pretrained(folder)
-    return lambda steps: {}

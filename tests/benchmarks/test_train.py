@@ -188,3 +188,12 @@ def test_contestants_that_do_not_fit_into_memory_are_not_started() -> None:
     its("train").check_memory(shape, 3, 3 * needed)
     with pytest.raises(SystemExit, match="4 contestants of tiny hold at least"):
         its("train").check_memory(shape, 4, 4 * needed - 1)
+
+
+def test_who_multiplies_other_weights_must_multiply_as_many() -> None:
+    shape = tiny()
+    assert shape.products == 12 * 2 * 16 * 16 + 97 * 16
+    other = fact("b", 9.0, same_weights=False, products=shape.products)
+    its("train").check_sizes(fact("a", 4.0) | other, shape)
+    with pytest.raises(SystemExit, match="b multiplies a token with 7,697 weights"):
+        its("train").check_sizes(fact("b", 9.0, same_weights=False, products=7697), shape)
