@@ -52,7 +52,9 @@ class Decoder:
         n = len(tape.instructions)
         self._instructions = (Instruction * n)(*tape.instructions)
         self._taken = torch.zeros(n, dtype=torch.int32)
-        self._scores = self._scratch = torch.empty(0)
+        #: at least as many floats as any product reads, with room for the scales of its blocks
+        self._widest = max(one.n_in for one in tape.instructions) + 16
+        self._own = self._scratch = torch.empty(0)
 
     def logits(
         self, ids: Int[Tensor, " rows"], caches: Sequence[KeyValueCache]
@@ -73,8 +75,9 @@ class Decoder:
         rows, threads = len(ids), torch.get_num_threads()
         if self._scratch.numel() != rows * self._tape.width:
             self._scratch = torch.zeros(rows * self._tape.width)
-        if self._scores.numel() != threads * self._context:
-            self._scores = torch.empty(threads * self._context)
+        n_own = max(rows * self._widest, self._context)
+        if self._own.numel() != threads * n_own:
+            self._own = torch.empty(threads * n_own)
         logits = torch.empty(rows, self._n_logits)
         self._run(
             Call(
@@ -88,9 +91,10 @@ class Decoder:
                 values=ctypes.addressof(values),
                 scratch=self._scratch.data_ptr(),
                 logits=logits.data_ptr(),
-                scores=self._scores.data_ptr(),
+                own=self._own.data_ptr(),
                 n_logits=self._n_logits,
-                context=self._context,
+                widest=self._widest,
+                n_own=n_own,
                 n_threads=threads,
                 taken=self._taken.data_ptr(),
             )

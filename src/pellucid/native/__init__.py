@@ -2,6 +2,7 @@
 
 from pellucid.native.compile import library
 from pellucid.native.decode import (
+    INT8_BLOCK,
     Activation,
     Attention,
     Call,
@@ -11,8 +12,10 @@ from pellucid.native.decode import (
     Precision,
     decode,
 )
+from pellucid.native.memory import huge_buffer
 
 __all__ = [
+    "INT8_BLOCK",
     "Activation",
     "Attention",
     "Call",
@@ -21,5 +24,6 @@ __all__ = [
     "Operation",
     "Precision",
     "decode",
+    "huge_buffer",
     "library",
 ]
