@@ -30,7 +30,8 @@ from typing import Any
 
 from benchmarks.attention_page import draw, tables
 from benchmarks.attention_tasks import KINDS
-from benchmarks.shakespeare import machine, say
+from benchmarks.machine import machine
+from benchmarks.workers import say
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "attention.md"

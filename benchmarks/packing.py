@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.shakespeare import machine
+from benchmarks.machine import machine
 from pellucid.batches import TokenBatch
 from pellucid.objectives import NextToken
 from pellucid.presets import find

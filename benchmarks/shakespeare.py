@@ -21,8 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -30,6 +28,9 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import machine
+from benchmarks.workers import say
 
 HERE = Path(__file__).parent
 NANOGPT_FLAGS = [
@@ -164,23 +165,6 @@ def table(results: dict[str, Any]) -> str:
                 f"{run['nats_per_character']:.4f} | {run['seconds'] / peer['seconds']:.2f} |"
             )
     return "\n".join(lines)
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    import torch
-
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

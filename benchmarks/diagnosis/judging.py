@@ -23,7 +23,7 @@ from benchmarks.diagnosis.record import Record, read
 from benchmarks.diagnosis.repairing import repairs
 from benchmarks.diagnosis.setups import HELD_OUT, TUNED
 from benchmarks.diagnosis.verdicts import diverged, verdict
-from benchmarks.shakespeare import machine
+from benchmarks.machine import machine
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shakespeare import machine
+from benchmarks.machine import machine
 
 import pellucid
 from pellucid import config, runs
