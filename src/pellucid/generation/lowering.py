@@ -55,11 +55,11 @@ def lower(model: Transformer) -> Tape:
     Raises:
         Unwritable: the model does something that no instruction says.
     """
+    if type(model) is not Transformer or type(model.decoder) is not Stack or model.encoder:
+        unwritable("a model that is not a decoder alone")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
             unwritable(f"a method of its own on a {type(module).__name__}")
-    if type(model) is not Transformer or type(model.decoder) is not Stack or model.encoder:
-        unwritable("a model that is not a decoder alone")
     if not model.has_head or model.classifier is not None:
         unwritable("a model without a head for tokens")
     return _Lowering(model, model.decoder).tape

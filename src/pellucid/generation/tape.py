@@ -70,9 +70,7 @@ class Tape:
     def write(self, operation: Operation, *, wait: bool = True, **fields: Any) -> None:
         """One instruction; what follows `wait`s until all of it is done."""
         absent = {"times": -1, "plus": -1, "input": -1, "factor": 1.0}
-        self.instructions.append(
-            Instruction(operation=operation, wait=wait, **(absent | fields))
-        )
+        self.instructions.append(Instruction(operation=operation, wait=wait, **(absent | fields)))
 
     def address(self, tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
         """Where a tensor's numbers are; it is kept as long as the tape."""

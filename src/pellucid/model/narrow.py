@@ -11,8 +11,9 @@ from typing import get_args
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, PellucidError
 from pellucid.model.narrowed import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
 from pellucid.native import huge_buffer
@@ -31,6 +32,7 @@ def narrow(model: Transformer, weights: Weights) -> None:
 
     Raises:
         ConfigError: `weights` is none of the three.
+        PellucidError: a matrix is computed from other parameters, as by weight norm.
     """
     if weights not in get_args(Weights):
         raise ConfigError(
@@ -54,5 +56,10 @@ def narrow(model: Transformer, weights: Weights) -> None:
 def _matrices(model: Transformer) -> Iterator[str]:
     tied = model.has_head and model.head is None
     for name, module in named_modules(model).items():
+        if parametrize.is_parametrized(module):
+            raise PellucidError(
+                f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
+                "so there is none to round: leave weights at float32"
+            )
         if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
             yield name
