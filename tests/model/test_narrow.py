@@ -53,13 +53,13 @@ def test_float32_changes_nothing_and_other_words_are_refused() -> None:
     narrow(model, "float32")
     assert torch.equal(before, model.state_dict()["head.weight"])
     assert model.narrow == {}
-    with pytest.raises(ConfigError, match="int4.*float32, bfloat16, int8"):
+    with pytest.raises(ConfigError, match=r"int4.*float32, bfloat16, int8"):
         inspect.unwrap(narrow)(model, "int4")
 
 
 @pytest.mark.parametrize("name", ["weight norm", "spectral norm"])
 def test_matrices_that_are_computed_are_refused(name: str) -> None:
-    with pytest.raises(PellucidError, match="computes its matrix.*leave weights at float32"):
+    with pytest.raises(PellucidError, match=r"computes its matrix.*leave weights at float32"):
         narrow(build(VARIANTS[name], double=False), "int8")
 
 

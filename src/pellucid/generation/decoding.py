@@ -113,5 +113,6 @@ def _hooks_of(model: Transformer) -> list[Any]:
     everywhere = cast("Any", torch_modules)
     found = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
     for module in named_modules(model).values():
-        found += [module._forward_hooks, module._forward_pre_hooks]
+        own = cast("Any", module)
+        found += [own._forward_hooks, own._forward_pre_hooks]
     return found

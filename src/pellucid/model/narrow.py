@@ -7,7 +7,7 @@ in their few bits, for whoever reads them from memory faster so. It does not kno
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -45,7 +45,7 @@ def narrow(model: Transformer, weights: Weights) -> None:
     width = 2 if weights == "bfloat16" else 1
     # one after the other, as they will be read
     sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
-    room = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
+    room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
     for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):
         kept = narrowed(matrix, weights)
         values = part[: matrix.numel() * width].view(kept.values.dtype).view_as(matrix)

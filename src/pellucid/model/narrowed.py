@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import BFloat16, Float, Int8
 from torch import Tensor
+from torch.nn import functional as F
 
 from pellucid.native import INT8_BLOCK
 
@@ -43,9 +44,11 @@ def narrowed(matrix: Float[Tensor, "rows columns"], weights: Weights) -> Narrow:
     if weights == "bfloat16":
         return Narrow(matrix.bfloat16(), None)
     matrix = matrix.float()
-    blocks = matrix.abs().split(INT8_BLOCK, dim=1)
-    scales = torch.stack([block.amax(dim=1) for block in blocks], dim=1) / 127
-    per_scale = _by_column(torch.where(scales > 0, 1 / scales, 0), matrix.shape[1])
+    columns = matrix.shape[1]
+    padded = F.pad(matrix.abs(), (0, -columns % INT8_BLOCK))
+    blocks = padded.view(len(matrix), -1, INT8_BLOCK)
+    scales = blocks.amax(dim=2) / 127
+    per_scale = _by_column(torch.where(scales > 0, 1 / scales, 0), columns)
     return Narrow((matrix * per_scale).round().clamp(-127, 127).to(torch.int8), scales)
 
 

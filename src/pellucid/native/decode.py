@@ -62,7 +62,7 @@ class Activation(IntEnum):
 class Attention(ctypes.Structure):
     """The numbers of one layer's attention."""
 
-    _fields_ = [  # noqa: RUF012  ctypes reads them once
+    _fields_ = [
         *((name, c_int32) for name in ("layer", "n_heads", "n_kv_heads", "d_head", "d_value")),
         *((name, c_int32) for name in ("query", "key", "value", "window", "context")),
         *((name, c_int32) for name in ("n_rotated", "interleaved")),
@@ -74,7 +74,7 @@ class Attention(ctypes.Structure):
 class Instruction(ctypes.Structure):
     """One step of a tape."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         *((name, c_int32) for name in ("operation", "kind", "precision", "input", "output")),
         *((name, c_int32) for name in ("times", "plus", "n_in", "n_out", "stride", "wait")),
         *((name, c_float) for name in ("number", "factor")),
@@ -86,7 +86,7 @@ class Instruction(ctypes.Structure):
 class Call(ctypes.Structure):
     """One token for each row."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("tape", ctypes.POINTER(Instruction)),
         *((name, c_int32) for name in ("length", "rows", "position", "width")),
         *((name, c_void_p) for name in ("ids", "keys", "values")),
