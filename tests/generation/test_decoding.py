@@ -175,6 +175,13 @@ def test_other_dtypes_are_the_models_own_affair() -> None:
     assert torch.equal(logits, expected)
 
 
+def test_id_that_is_no_token_is_refused_and_not_looked_up() -> None:
+    model = ready(BASE)
+    written = continue_tokens(model, [[3], [4, 5, BASE.vocab_size, 1]], GREEDY)
+    with pytest.raises(IndexError):
+        list(islice(written, 4))
+
+
 def test_adapters_are_written_down_once_they_are_merged() -> None:
     model = ready(BASE)
     add_lora(model, rank=2, alpha=4.0, dropout=0.0, targets=["*.query", "*.up"], seed=1)

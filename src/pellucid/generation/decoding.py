@@ -20,7 +20,7 @@ from pellucid.generation.lowering import lower
 from pellucid.generation.tape import Tape, Unwritable
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.native import Call, Instruction, decode
-from pellucid.typed import named_modules
+from pellucid.typed import named_modules, to_list
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Decoder:
         self._tape = tape
         self._hooks = _hooks_of(model)
         self._n_logits = model.head_weight.shape[0]
+        self._n_ids = model.token_embedding.weight.shape[0]
         self._context = model.context_length
         n = len(tape.instructions)
         self._instructions = (Instruction * n)(*tape.instructions)
@@ -62,14 +63,19 @@ class Decoder:
         """The logits after `ids`, whose keys and values are put into the caches.
 
         None, and nothing is done, where somebody watches the model with hooks, where autocast would
-        change it, or where the caches hold no float32.
+        change it, where the caches hold no float32, and where the model would refuse.
         """
         if any(self._hooks) or torch.is_autocast_enabled("cpu"):
             return None
         rooms = [cache.room for cache in caches]
-        if any(room is None or room.keys.dtype != torch.float32 for room in rooms):
+        shape = (len(ids), torch.float32)
+        if any(room is None or (len(room.keys), room.keys.dtype) != shape for room in rooms):
             return None
         ids = ids.contiguous()
+        if caches[0].length >= self._context or any(
+            not 0 <= token < self._n_ids for token in to_list(ids)
+        ):
+            return None  # the model says what is wrong
         keys = _addresses([cast("Any", room).keys for room in rooms])
         values = _addresses([cast("Any", room).values for room in rooms])
         rows, threads = len(ids), torch.get_num_threads()
