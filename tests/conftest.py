@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ if _SIDE_BY_SIDE:
     torch.set_num_threads(1)
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
+# Nor is C compiled in every process; tests of what is compiled turn it on.
+os.environ["PELLUCID_NATIVE"] = "off"
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -48,6 +51,21 @@ def pytest_runtest_makereport() -> Generator[None, Any, None]:
     if "could not import" in why or "is not installed" in why:
         report.outcome = "failed"
         report.longrepr = f"skipped, though PELLUCID_EXTRAS=all: {why}"
+
+
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what is compiled, the same for all tests of a process."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def native(compiled_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code is used, as it is outside of tests; skipped where there is no compiler."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("there is no C compiler")
+    monkeypatch.setenv("PELLUCID_NATIVE", "on")
+    monkeypatch.setenv("PELLUCID_CACHE", str(compiled_once))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_json, add_run, add_weights, print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def add_to(verbs: Any) -> None:
                       "greedy")  # fmt: skip
     rows.add_argument("--reward", metavar="M:F", help="for policy: as in pellucid train")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_weights(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -56,7 +57,7 @@ def call(arguments: argparse.Namespace) -> None:
     """Print what came out, as the run's data are text or rows."""
     from pellucid import runs
 
-    run = runs.load(arguments.run, device=arguments.device)
+    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
     if runs.learns_from_rows(run):
         from pellucid.cli.judged import say_rows
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.beams import add_beams, beams_from
-from pellucid.cli.output import add_json, add_run
+from pellucid.cli.output import add_json, add_run, add_weights
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer, write
 
@@ -54,6 +54,7 @@ def add_to(verbs: Any) -> None:
         help="also give the model's own log P of each token it wrote",
     )
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_weights(parser)
     add_beams(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
@@ -68,7 +69,7 @@ def call(arguments: argparse.Namespace) -> None:
     talking = not prompts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
     if not prompts and not talking:
         prompts = [piped("prompt")]
-    run = runs.load(arguments.run, device=arguments.device)
+    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
     logprobs = arguments.logprobs
     if talking:
         _converse(run, how, logprobs=logprobs)

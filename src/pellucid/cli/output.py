@@ -28,6 +28,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """What the matrices of the model are rounded to."""
+    parser.add_argument(
+        "--weights",
+        choices=("float32", "bfloat16", "int8"),
+        default="float32",
+        help="round the matrices of the model to these: fewer bits write faster (float32: as they "
+        "are)",
+    )
+
+
 def print_json(result: Any) -> None:
     """One JSON document on standard output."""
     spells_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -20,7 +20,7 @@ from pellucid.generation.lowering import lower
 from pellucid.generation.tape import Tape, Unwritable
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.native import Call, Instruction, decode
-from pellucid.typed import named_modules
+from pellucid.typed import named_modules, to_list
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +48,14 @@ class Decoder:
         self._tape = tape
         self._hooks = _hooks_of(model)
         self._n_logits = model.head_weight.shape[0]
+        self._n_ids = model.token_embedding.weight.shape[0]
         self._context = model.context_length
         n = len(tape.instructions)
         self._instructions = (Instruction * n)(*tape.instructions)
         self._taken = torch.zeros(n, dtype=torch.int32)
-        self._scores = self._scratch = torch.empty(0)
+        #: at least as many floats as any product reads, with room for the scales of its blocks
+        self._widest = max(one.n_in for one in tape.instructions) + 16
+        self._own = self._scratch = torch.empty(0)
 
     def logits(
         self, ids: Int[Tensor, " rows"], caches: Sequence[KeyValueCache]
@@ -60,21 +63,27 @@ class Decoder:
         """The logits after `ids`, whose keys and values are put into the caches.
 
         None, and nothing is done, where somebody watches the model with hooks, where autocast would
-        change it, or where the caches hold no float32.
+        change it, where the caches hold no float32, and where the model would refuse.
         """
         if any(self._hooks) or torch.is_autocast_enabled("cpu"):
             return None
         rooms = [cache.room for cache in caches]
-        if any(room is None or room.keys.dtype != torch.float32 for room in rooms):
+        shape = (len(ids), torch.float32)
+        if any(room is None or (len(room.keys), room.keys.dtype) != shape for room in rooms):
             return None
         ids = ids.contiguous()
+        if caches[0].length >= self._context or any(
+            not 0 <= token < self._n_ids for token in to_list(ids)
+        ):
+            return None  # the model says what is wrong
         keys = _addresses([cast("Any", room).keys for room in rooms])
         values = _addresses([cast("Any", room).values for room in rooms])
         rows, threads = len(ids), torch.get_num_threads()
         if self._scratch.numel() != rows * self._tape.width:
             self._scratch = torch.zeros(rows * self._tape.width)
-        if self._scores.numel() != threads * self._context:
-            self._scores = torch.empty(threads * self._context)
+        n_own = max(rows * self._widest, self._context)
+        if self._own.numel() != threads * n_own:
+            self._own = torch.empty(threads * n_own)
         logits = torch.empty(rows, self._n_logits)
         self._run(
             Call(
@@ -88,9 +97,10 @@ class Decoder:
                 values=ctypes.addressof(values),
                 scratch=self._scratch.data_ptr(),
                 logits=logits.data_ptr(),
-                scores=self._scores.data_ptr(),
+                own=self._own.data_ptr(),
                 n_logits=self._n_logits,
-                context=self._context,
+                widest=self._widest,
+                n_own=n_own,
                 n_threads=threads,
                 taken=self._taken.data_ptr(),
             )
@@ -109,5 +119,6 @@ def _hooks_of(model: Transformer) -> list[Any]:
     everywhere = cast("Any", torch_modules)
     found = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
     for module in named_modules(model).values():
-        found += [module._forward_hooks, module._forward_pre_hooks]
+        own = cast("Any", module)
+        found += [own._forward_hooks, own._forward_pre_hooks]
     return found

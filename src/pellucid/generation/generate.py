@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.generation.reading import Reader
-from pellucid.generation.sampling import Sampling, choose
+from pellucid.generation.sampling import Sampling, choose, log_p_of
 from pellucid.generation.starts import start
 from pellucid.maths import repetition_penalty
 from pellucid.model import Encoded, Transformer
@@ -88,14 +88,14 @@ def continue_tokens(
         known = ids.shape[1]
         reading = [known < length for length in lengths]
         # a row draws only when it writes: its numbers do not depend on its neighbours' lengths
-        uniforms = torch.stack(
+        uniforms = torch.tensor(
             [
-                torch.zeros(()) if reads else torch.rand((), generator=generator)
+                0.0 if reads else float(torch.rand((), generator=generator))
                 for reads, generator in zip(reading, random, strict=True)
             ]
         )
         drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
-        log_p = _log_p_of(logits, drawn)
+        log_p = log_p_of(logits, drawn)
         chosen = [
             prompt[known] if reads else int(token)
             for reads, prompt, token in zip(reading, prompts, drawn.cpu(), strict=True)
@@ -124,12 +124,6 @@ def _penalised(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
         return logits
     seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
     return repetition_penalty(logits, seen, sampling.repetition_penalty)
-
-
-def _log_p_of(logits: Tensor, chosen: Tensor) -> Tensor:
-    """Log P of the chosen token of each row."""
-    wide = logits.double()
-    return wide.gather(1, chosen[:, None])[:, 0] - wide.logsumexp(dim=-1)
 
 
 def stream(

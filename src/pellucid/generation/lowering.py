@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +55,11 @@ def lower(model: Transformer) -> Tape:
     Raises:
         Unwritable: the model does something that no instruction says.
     """
+    if type(model) is not Transformer or type(model.decoder) is not Stack or model.encoder:
+        unwritable("a model that is not a decoder alone")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
             unwritable(f"a method of its own on a {type(module).__name__}")
-    if type(model) is not Transformer or type(model.decoder) is not Stack or model.encoder:
-        unwritable("a model that is not a decoder alone")
     if not model.has_head or model.classifier is not None:
         unwritable("a model without a head for tokens")
     return _Lowering(model, model.decoder).tape
@@ -106,6 +106,10 @@ class _Lowering:
         self.tape.norm(norm, input=self.x, output=self.x)
 
     def _block(self, block: nn.Module, positions: Positions, index: int) -> None:
+        if type(block) not in (Block, ParallelBlock):
+            unwritable(block)
+        block = cast("Block", block)
+
         def attend(**fields: Any) -> None:
             self._attention(block.attention, positions, index, **fields)
 
@@ -115,7 +119,7 @@ class _Lowering:
         if type(block) is Block and block.cross_attention is None:
             self._residual(block.residual, block.attention_norm, attend)
             self._residual(block.residual, block.feed_forward_norm, feed)
-        elif type(block) is ParallelBlock:
+        elif type(block) is ParallelBlock and block.cross_attention is None:
             attend(input=self._normed(block.attention_norm), output=self.written)
             place = self._normed(block.feed_forward_norm)
             if place == self.x:  # what both read is kept until both have read it
@@ -126,7 +130,7 @@ class _Lowering:
                 self._add(self.written)
                 feed(input=place, output=self.x, plus=self.x)
         else:
-            unwritable(block)
+            unwritable("a block that looks across")
 
     def _residual(self, rule: object, norm: nn.Module, layer: Layer) -> None:
         x, written = self.x, self.written

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.errors import ConfigError
-from pellucid.maths import keep_min_p, keep_top_k, keep_top_p
+from pellucid.maths import keep_min_p, keep_top_p, softmax
+from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.typed import to_numpy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,30 +58,66 @@ class Sampling:
                 raise ConfigError(f"{name} must be {allowed}, was {getattr(self, name)}")
 
 
-def distribution(
-    logits: Float[Tensor, "rows vocab"], sampling: Sampling
-) -> Float[Tensor, "rows vocab"]:
-    """The probabilities from which the next token is drawn; needs a temperature above 0."""
-    # MPS has no float64
-    logits = logits.float() if logits.device.type == "mps" else logits.double()
+def distribution(logits: Array, sampling: Sampling) -> Array:
+    """The probabilities from which the next token is drawn; needs a temperature above 0.
+
+    Args:
+        logits: (rows, vocab), of any array library. Returns the same shape, in float64 where the
+            device has it.
+    """
+    xp = namespace(logits)
+    logits = xp.astype(logits, _wide(logits))
     # the largest first becomes 0, so that no temperature, however low, makes an infinity of it
-    logits = (logits - logits.amax(dim=-1, keepdim=True)) / sampling.temperature
-    if sampling.top_k is not None:
-        logits = keep_top_k(logits, sampling.top_k)
+    logits = (logits - xp.max(logits, axis=-1, keepdims=True)) / sampling.temperature
+    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
+        # `keep_top_k`, without sorting the whole vocabulary
+        largest = torch.as_tensor(logits).topk(sampling.top_k).values
+        least = xp.asarray(largest[..., -1:])
+        logits = xp.where(logits >= least, logits, xp.full_like(logits, -xp.inf))
     if sampling.top_p is not None:
         logits = keep_top_p(logits, sampling.top_p)
     if sampling.min_p is not None:
         logits = keep_min_p(logits, sampling.min_p)
-    return torch.softmax(logits, dim=-1)
+    return softmax(logits)
 
 
 def choose(
     logits: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], sampling: Sampling
 ) -> Int[Tensor, " rows"]:
     """The token where the cumulative distribution passes the row's uniform number in [0, 1)."""
+    array = _as_array(logits)
+    xp = namespace(array)
     if sampling.temperature == 0:
-        return logits.argmax(dim=-1)
-    cumulative = distribution(logits, sampling).cumsum(dim=-1)
+        return torch.as_tensor(xp.argmax(array, axis=-1))
+    cumulative = torch.as_tensor(xp.cumulative_sum(distribution(array, sampling), axis=-1))
     # scaled by the total, so that rounding cannot leave the last interval short
     reach = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, reach, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+
+
+def log_p_of(
+    logits: Float[Tensor, "rows vocab"], chosen: Int[Tensor, " rows"]
+) -> Float[Tensor, " rows"]:
+    """log P of the chosen token of each row, in nats: z_c - log Z."""
+    array = _as_array(logits)
+    xp = namespace(array)
+    top = xp.max(array, axis=-1, keepdims=True)
+    # of summands at most 1: those in float32, their sum in float64
+    total = xp.sum(xp.exp(array - top), axis=-1, dtype=_wide(array))
+    log_z = torch.as_tensor(xp.log(total) + top[:, 0])
+    return logits.gather(1, chosen[:, None])[:, 0] - log_z
+
+
+def _as_array(logits: Float[Tensor, "rows vocab"]) -> Array:
+    """Logits on the CPU as NumPy sees them, elsewhere as they are.
+
+    For a vocabulary torch wakes its threads, and they go on spinning after the work, each on a core
+    that reads the next token's weights. NumPy does it in one thread.
+    """
+    return to_numpy(logits.detach().contiguous()) if logits.device.type == "cpu" else logits
+
+
+def _wide(array: Array) -> Any:
+    """float64, but for MPS, which has none."""
+    xp = namespace(array)
+    return xp.float32 if "mps" in str(device_of(array)) else xp.float64

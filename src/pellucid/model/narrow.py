@@ -6,15 +6,21 @@ in their few bits, for whoever reads them from memory faster so. It does not kno
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
-from pellucid.errors import ConfigError
-from pellucid.model.narrowed import Weights, narrowed
+from pellucid.errors import ConfigError, PellucidError
+from pellucid.model.narrowed import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
+from pellucid.native import huge_buffer
 from pellucid.typed import named_modules
+
+#: Bytes of a cache line: where a matrix begins.
+_LINE = 64
 
 
 @torch.no_grad()
@@ -26,6 +32,7 @@ def narrow(model: Transformer, weights: Weights) -> None:
 
     Raises:
         ConfigError: `weights` is none of the three.
+        PellucidError: a matrix is computed from other parameters, as by weight norm.
     """
     if weights not in get_args(Weights):
         raise ConfigError(
@@ -33,12 +40,26 @@ def narrow(model: Transformer, weights: Weights) -> None:
         )
     if weights == "float32":
         return
-    for name, module in named_modules(model).items():
-        is_head = module is model.token_embedding and model.has_head and model.head is None
-        if is_head or isinstance(module, nn.Linear):
-            weight = f"{name}.weight"
-            model.narrow[weight] = narrowed(model.get_parameter(weight), weights)
-    for name, kept in model.narrow.items():
-        matrix = model.get_parameter(name)
+    names = [f"{name}.weight" for name in _matrices(model)]
+    matrices = {name: model.get_parameter(name) for name in names}
+    width = 2 if weights == "bfloat16" else 1
+    # one after the other, as they will be read
+    sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
+    room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
+    for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):
+        kept = narrowed(matrix, weights)
+        values = part[: matrix.numel() * width].view(kept.values.dtype).view_as(matrix)
         matrix.copy_(kept.wide())
-        model.narrow[name] = kept._replace(version=matrix._version)
+        model.narrow[name] = Narrow(values.copy_(kept.values), kept.scales, matrix._version)
+
+
+def _matrices(model: Transformer) -> Iterator[str]:
+    tied = model.has_head and model.head is None
+    for name, module in named_modules(model).items():
+        if parametrize.is_parametrized(module):
+            raise PellucidError(
+                f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
+                "so there is none to round: leave weights at float32"
+            )
+        if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
+            yield name

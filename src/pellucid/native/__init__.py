@@ -4,6 +4,7 @@ from pellucid.native.activations import ActivationName, Way, activation
 from pellucid.native.compile import allowed, library
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors
 from pellucid.native.decode import (
+    INT8_BLOCK,
     Activation,
     Attention,
     Call,
@@ -13,8 +14,10 @@ from pellucid.native.decode import (
     Precision,
     decode,
 )
+from pellucid.native.memory import huge_buffer
 
 __all__ = [
+    "INT8_BLOCK",
     "Activation",
     "ActivationName",
     "Attention",
@@ -32,5 +35,6 @@ __all__ = [
     "allowed",
     "decode",
     "errors",
+    "huge_buffer",
     "library",
 ]

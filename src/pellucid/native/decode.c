@@ -5,10 +5,11 @@
    place. It knows no model: what an instruction means is all there is.
 
    Activations are float32 and stand in a row's scratch at offsets that the tape names. Weights are
-   float32, bfloat16 or int8 with a scale per row, and are widened in registers. Each row of a
-   matrix is read once for all rows of the batch. A number does not depend on how many threads
-   there are: what is added to what is the same. The loops are plain; `omp simd` says which sums
-   may be taken in another order, so that the compiler can use what vectors the processor has. */
+   float32, bfloat16, or int8 with a scale for each block of a row; they are widened in registers.
+   Each row of a matrix is read once for all rows of the batch. A number does not depend on how
+   many threads there are: what is added to what is the same. The loops are plain: `lanes` and
+   `omp simd` say which sums are taken in another order, and the compiler uses the vectors that the
+   processor has. */
 
 #include <math.h>
 #include <pthread.h>
@@ -22,6 +23,11 @@ enum { EMBED, PLACE, NORM, PRODUCT, ADD, KEEP, ATTEND, CAP };   /* instructions 
 enum { LAYER_NORM, RMS_NORM };
 enum { LINEAR, RELU, RELU_SQUARED, GELU, GELU_TANH, SILU };
 enum { MOST_THREADS = 64, BYTES_AT_A_TIME = 32768, MOST_ROWS_AT_A_TIME = 1024 };
+enum { BLOCK = 256 };        /* int8: columns that share a scale; 256 x 127 x 32767 fits an int32 */
+enum { LANES = 16 };
+
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
 
 struct attention {
     int32_t layer, n_heads, n_kv_heads, d_head, d_value;
@@ -54,8 +60,9 @@ struct call {
     int32_t length, rows, position, width;   /* width of a row's scratch, its end the logits */
     const int64_t *ids;
     float *const *keys, *const *values;      /* of each layer: (rows, heads, context, d) */
-    float *scratch, *logits, *scores;        /* scores: (threads, context) */
-    int32_t n_logits, context, n_threads;
+    float *scratch, *logits;
+    float *own;                              /* each thread's: rows x widest, at least context */
+    int32_t n_logits, widest, n_own, n_threads;
     atomic_int *taken;                       /* of each instruction: how much is given out */
     atomic_int arrived, phase;
 };
@@ -65,9 +72,6 @@ struct worker { struct call *call; int32_t number; };
 /* ---- numbers ---------------------------------------------------------------------------- */
 
 static inline float from_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-static inline float wide_float32(float w) { return w; }
-static inline float wide_bfloat16(uint16_t w) { return from_bits((uint32_t)w << 16); }
-static inline float wide_int8(int8_t w) { return (float)w; }
 
 /* e^x = 2^n e^r, |r| <= ln 2 / 2, by Taylor's series; relative error about 1e-7. Adding 1.5 2^23
    rounds, and leaves n in the last bits. */
@@ -117,26 +121,94 @@ static void activate(int32_t kind, float *x, int32_t n) {
 
 /* ---- matrices --------------------------------------------------------------------------- */
 
-/* y = four rows of W, times x; the last rows, fewer than four, are repeated. */
-#define FOUR_DOTS(KIND, TYPE)                                                                      \
-    static void dots_##KIND(const void *matrix, int64_t first, int64_t last, int64_t n,            \
-                            const float *restrict x, float *restrict y) {                          \
-        const TYPE *w = (const TYPE *)matrix + first * n;                                          \
-        const TYPE *w1 = w + n * (first + 1 < last), *w2 = w + 2 * n * (first + 2 < last);         \
-        const TYPE *w3 = w + 3 * n * (first + 3 < last);                                           \
-        float a = 0, b = 0, c = 0, d = 0;                                                          \
-        _Pragma("omp simd reduction(+ : a, b, c, d)")                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            a += wide_##KIND(w[i]) * x[i];                                                         \
-            b += wide_##KIND(w1[i]) * x[i];                                                        \
-            c += wide_##KIND(w2[i]) * x[i];                                                        \
-            d += wide_##KIND(w3[i]) * x[i];                                                        \
-        }                                                                                          \
-        y[0] = a, y[1] = b, y[2] = c, y[3] = d;                                                    \
+static inline lanes load(const float *x) { lanes v; memcpy(&v, x, sizeof v); return v; }
+static inline words load_words(const void *w) { words v; memcpy(&v, w, sizeof v); return v; }
+
+static inline float sum_of(lanes v) {
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) v[i] += v[i + half];
+    return v[0];
+}
+
+static float dot_float32(const float *w, const float *x, int32_t n) {
+    lanes a = {0}, b = {0};
+    int32_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        a += load(w + i) * load(x + i);
+        b += load(w + i + LANES) * load(x + i + LANES);
     }
-FOUR_DOTS(float32, float)
-FOUR_DOTS(bfloat16, uint16_t)
-FOUR_DOTS(int8, int8_t)
+    float sum = sum_of(a + b);
+    for (; i < n; i++) sum += w[i] * x[i];
+    return sum;
+}
+
+/* Two weights are one word; `x` has the even columns first, and then the odd ones. */
+static float dot_bfloat16(const uint16_t *w, const float *x, int32_t n) {
+    const float *odd = x + (n + 1) / 2;
+    lanes a = {0}, b = {0};
+    int32_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        words pairs = load_words(w + i);
+        a += (lanes)(pairs << 16) * load(x + i / 2);
+        b += (lanes)(pairs & 0xffff0000u) * load(odd + i / 2);
+    }
+    float sum = sum_of(a + b);
+    for (; i < n; i++) sum += from_bits((uint32_t)w[i] << 16) * (i % 2 ? odd : x)[i / 2];
+    return sum;
+}
+
+static inline int32_t dot_of_block(const int8_t *w, const int16_t *x, int32_t n) {
+    int32_t sum = 0;
+    for (int32_t i = 0; i < n; i++) sum += (int16_t)w[i] * x[i];
+    return sum;
+}
+
+static float dot_int8(const int8_t *w, const float *scales, const int16_t *x, const float *x_scales,
+                      int32_t n) {
+    float sum = 0;
+    for (int32_t i = 0; i < n; i += BLOCK, scales++, x_scales++) {
+        int32_t products = n - i >= BLOCK ? dot_of_block(w + i, x + i, BLOCK)
+                                          : dot_of_block(w + i, x + i, n - i);
+        sum += (float)products * (*scales * *x_scales);
+    }
+    return sum;
+}
+
+/* What a product reads, as its weights want it: for bfloat16 even columns, then odd ones; for int8
+   in 16 bits, with a scale for each block, which is so little an error that the weights' own
+   covers it. */
+static void as_read(int32_t precision, const float *restrict x, int32_t n,
+                    float *restrict made) {
+    if (precision == FLOAT32) return;
+    if (precision == BFLOAT16) {
+        for (int32_t i = 0; i < n / 2; i++) made[i] = x[2 * i];
+        for (int32_t i = 0; i < n / 2; i++) made[(n + 1) / 2 + i] = x[2 * i + 1];
+        if (n % 2) made[n / 2] = x[n - 1];
+        return;
+    }
+    int16_t *short_x = (int16_t *)(made + (n + BLOCK - 1) / BLOCK);
+    for (int32_t first = 0; first < n; first += BLOCK) {
+        int32_t last = first + BLOCK < n ? first + BLOCK : n;
+        float most = 0;
+        _Pragma("omp simd reduction(max : most)")
+        for (int32_t i = first; i < last; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        float per_step = most > 0 ? 32767 / most : 0;
+        for (int32_t i = first; i < last; i++)
+            short_x[i] = (int16_t)(int32_t)(x[i] * per_step + (x[i] < 0 ? -0.5f : 0.5f));
+        made[first / BLOCK] = most / 32767;
+    }
+}
+
+static float dot(const struct instruction *one, int64_t row, const float *x) {
+    int32_t n = one->n_in, blocks = (n + BLOCK - 1) / BLOCK;
+    switch (one->precision) {
+    case FLOAT32: return dot_float32((const float *)one->matrix + row * n, x, n);
+    case BFLOAT16: return dot_bfloat16((const uint16_t *)one->matrix + row * n, x, n);
+    default:
+        return dot_int8((const int8_t *)one->matrix + row * n, one->scales + row * blocks,
+                        (const int16_t *)(x + blocks), x, n);
+    }
+}
 
 static inline float *at(const struct call *call, int32_t row, int32_t place) {
     return place < call->width ? call->scratch + (int64_t)row * call->width + place
@@ -145,19 +217,13 @@ static inline float *at(const struct call *call, int32_t row, int32_t place) {
 
 /* act(W x + b) times one place, plus another, for some rows of W. */
 static void product(const struct call *call, const struct instruction *one, int32_t first,
-                    int32_t last) {
-    float y[MOST_ROWS_AT_A_TIME + 3];
+                    int32_t last, const float *read) {
+    float y[MOST_ROWS_AT_A_TIME];
     int32_t n = last - first;
     for (int32_t row = 0; row < call->rows; row++) {
-        const float *x = at(call, row, one->input);
-        for (int32_t r = first; r < last; r += 4)
-            switch (one->precision) {
-            case FLOAT32: dots_float32(one->matrix, r, last, one->n_in, x, y + r - first); break;
-            case BFLOAT16: dots_bfloat16(one->matrix, r, last, one->n_in, x, y + r - first); break;
-            case INT8: dots_int8(one->matrix, r, last, one->n_in, x, y + r - first); break;
-            }
-        if (one->scales)
-            for (int32_t i = 0; i < n; i++) y[i] *= one->scales[first + i];
+        const float *x = one->precision == FLOAT32 ? at(call, row, one->input)
+                                                   : read + (int64_t)row * call->widest;
+        for (int32_t i = 0; i < n; i++) y[i] = dot(one, first + i, x);
         if (one->bias)
             for (int32_t i = 0; i < n; i++) y[i] += one->bias[first + i];
         activate(one->kind, y, n);
@@ -182,10 +248,11 @@ static void embed(const struct call *call, const struct instruction *one, int32_
         for (int64_t i = 0; i < n; i++) x[i] = scale * ((const float *)one->matrix)[id * n + i];
     else if (one->precision == BFLOAT16)
         for (int64_t i = 0; i < n; i++)
-            x[i] = scale * wide_bfloat16(((const uint16_t *)one->matrix)[id * n + i]);
+            x[i] = scale * from_bits((uint32_t)((const uint16_t *)one->matrix)[id * n + i] << 16);
     else
         for (int64_t i = 0; i < n; i++)
-            x[i] = scale * (one->scales[id] * wide_int8(((const int8_t *)one->matrix)[id * n + i]));
+            x[i] = scale * (one->scales[id * ((n + BLOCK - 1) / BLOCK) + i / BLOCK]
+                            * ((const int8_t *)one->matrix)[id * n + i]);
 }
 
 static void norm(const struct call *call, const struct instruction *one, int32_t row) {
@@ -232,6 +299,30 @@ static void keep(const struct call *call, const struct attention *how, int32_t r
     memcpy(call->values[how->layer] + place * how->d_value, value, 4 * (size_t)how->d_value);
 }
 
+/* out = scale times the sum of the vectors, each with its weight. */
+static void weigh(const float *weights, float scale, const float *vectors, int32_t n, int32_t d,
+                  float *restrict out) {
+    int32_t i = 0;
+    for (; i + 4 * LANES <= d; i += 4 * LANES) {
+        lanes a = {0}, b = {0}, c = {0}, e = {0};
+        for (int32_t t = 0; t < n; t++) {
+            const float *v = vectors + (int64_t)t * d + i;
+            a += weights[t] * load(v);
+            b += weights[t] * load(v + LANES);
+            c += weights[t] * load(v + 2 * LANES);
+            e += weights[t] * load(v + 3 * LANES);
+        }
+        a *= scale, b *= scale, c *= scale, e *= scale;
+        memcpy(out + i, &a, sizeof a), memcpy(out + i + LANES, &b, sizeof b);
+        memcpy(out + i + 2 * LANES, &c, sizeof c), memcpy(out + i + 3 * LANES, &e, sizeof e);
+    }
+    for (; i < d; i++) {
+        float sum = 0;
+        for (int32_t t = 0; t < n; t++) sum += weights[t] * vectors[(int64_t)t * d + i];
+        out[i] = scale * sum;
+    }
+}
+
 /* softmax(cap(scale q k) + bias) v, of one head of one row. */
 static void attend(const struct call *call, const struct instruction *one, int32_t row,
                    int32_t head, float *weights) {
@@ -247,11 +338,7 @@ static void attend(const struct call *call, const struct instruction *one, int32
     float most = how->sinks ? how->sinks[head] : -INFINITY;
     rotate(call, how, q);
     for (int32_t t = first; t <= last; t++) {
-        const float *k = keys + (int64_t)t * d;
-        float score = 0;
-        _Pragma("omp simd reduction(+ : score)")
-        for (int32_t i = 0; i < d; i++) score += q[i] * k[i];
-        score *= how->scale;
+        float score = dot_float32(keys + (int64_t)t * d, q, d) * how->scale;
         if (how->soft_cap > 0) score = capped(score, how->soft_cap);
         if (bias) score += bias[last - t];
         weights[t] = score;
@@ -263,17 +350,13 @@ static void attend(const struct call *call, const struct instruction *one, int32
         sum += weights[t];
     }
     if (how->sinks) sum += exponential(how->sinks[head] - most);
-    memset(out, 0, 4 * (size_t)how->d_value);
-    for (int32_t t = first; t <= last; t++) {
-        const float *v = values + (int64_t)t * how->d_value;
-        float weight = weights[t] / sum;
-        for (int32_t i = 0; i < how->d_value; i++) out[i] += weight * v[i];
-    }
+    weigh(weights + first, 1 / sum, values + (int64_t)first * how->d_value, last + 1 - first,
+          how->d_value, out);
 }
 
 /* One piece of an instruction: rows of a matrix, or what one row of the batch or one head needs. */
 static void piece(const struct call *call, const struct instruction *one, int32_t first,
-                  int32_t last, float *weights) {
+                  int32_t last, float *own) {
     const struct attention *how = one->attention;
     switch (one->operation) {
     case EMBED: embed(call, one, first); break;
@@ -284,7 +367,7 @@ static void piece(const struct call *call, const struct instruction *one, int32_
         break;
     }
     case NORM: norm(call, one, first); break;
-    case PRODUCT: product(call, one, first, last); break;
+    case PRODUCT: product(call, one, first, last, own); break;
     case ADD: {
         float *y = at(call, first, one->output);
         for (int32_t i = 0; i < one->n_out; i++) y[i] *= one->factor;
@@ -295,7 +378,7 @@ static void piece(const struct call *call, const struct instruction *one, int32_
         break;
     }
     case KEEP: keep(call, how, first / how->n_kv_heads, first % how->n_kv_heads); break;
-    case ATTEND: attend(call, one, first / how->n_heads, first % how->n_heads, weights); break;
+    case ATTEND: attend(call, one, first / how->n_heads, first % how->n_heads, own); break;
     case CAP: {
         float *x = at(call, first, one->output);
         for (int32_t i = 0; i < one->n_out; i++) x[i] = capped(x[i], one->number);
@@ -323,7 +406,7 @@ static void meet(struct call *call) {
 static void *work(void *given) {
     struct worker *worker = given;
     struct call *call = worker->call;
-    float *weights = call->scores + (int64_t)worker->number * call->context;
+    float *own = call->own + (int64_t)worker->number * call->n_own;
     for (int turn = 0; atomic_load(&call->phase) < 0; turn++) rest(turn);
     for (int32_t i = 0; i < call->length; i++) {
         const struct instruction *one = call->tape + i;
@@ -333,6 +416,9 @@ static void *work(void *given) {
             n = one->n_out;
             size = BYTES_AT_A_TIME / (one->n_in * bytes[one->precision]) / 4 * 4;
             size = size < 4 ? 4 : size > MOST_ROWS_AT_A_TIME ? MOST_ROWS_AT_A_TIME : size;
+            for (int32_t row = 0; row < call->rows; row++)
+                as_read(one->precision, at(call, row, one->input), one->n_in,
+                        own + (int64_t)row * call->widest);
         } else if (one->operation == KEEP) {
             n *= one->attention->n_kv_heads;
         } else if (one->operation == ATTEND) {
@@ -340,7 +426,7 @@ static void *work(void *given) {
         }
         /* pieces are taken as threads become free: another program may hold one of them up */
         while ((first = atomic_fetch_add(&call->taken[i], size)) < n)
-            piece(call, one, first, first + size < n ? first + size : n, weights);
+            piece(call, one, first, first + size < n ? first + size : n, own);
         if (one->wait) meet(call);
     }
     return 0;

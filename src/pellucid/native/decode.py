@@ -14,6 +14,9 @@ from pathlib import Path
 
 from pellucid.native.compile import library
 
+#: Columns of an int8 matrix that share a scale.
+INT8_BLOCK = 256
+
 _SOURCE = Path(__file__).with_name("decode.c")
 
 
@@ -87,8 +90,8 @@ class Call(ctypes.Structure):
         ("tape", ctypes.POINTER(Instruction)),
         *((name, c_int32) for name in ("length", "rows", "position", "width")),
         *((name, c_void_p) for name in ("ids", "keys", "values")),
-        *((name, c_void_p) for name in ("scratch", "logits", "scores")),
-        *((name, c_int32) for name in ("n_logits", "context", "n_threads")),
+        *((name, c_void_p) for name in ("scratch", "logits", "own")),
+        *((name, c_int32) for name in ("n_logits", "widest", "n_own", "n_threads")),
         ("taken", c_void_p),
         *((name, c_int32) for name in ("arrived", "phase")),
     ]

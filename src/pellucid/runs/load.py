@@ -19,7 +19,7 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import decode, parse_toml, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, RunError
-from pellucid.model import Transformer, assemble, assemble_trained
+from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.plan import find_device
@@ -41,19 +41,26 @@ class Run:
         return iter((self.model, self.tokenizer))
 
 
-def load(path: str | Path, *, device: str = "cpu") -> Run:
+def load(path: str | Path, *, device: str = "cpu", weights: Weights = "float32") -> Run:
     """The run at `path`, at its latest checkpoint, or at the one that `path` names.
 
     A folder with a published model (`config.json` and safetensors) is opened in place.
 
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
-    (batch, time, vocab_size).
+    (batch, time, vocab_size). `weights` says what its matrices are rounded to, see
+    `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster.
 
     Raises:
+        ConfigError: `weights` is none of the three.
         RunError: there is no run at `path`.
         CheckpointError: the checkpoint is damaged or missing.
     """
-    path = Path(path)
+    run = _load(Path(path), device)
+    narrow(run.model, weights)
+    return run
+
+
+def _load(path: Path, device: str) -> Run:
     if is_published(path):
         published, tokenizer, run = load_published(path, find_device(device))
         return Run(published, tokenizer, run, path, path)

@@ -1,0 +1,245 @@
+"""How fast does it write? pellucid and its peers, greedily, one text at a time, side by side.
+
+    python -m benchmarks.generate --nanogpt nanoGPT
+
+One shape, one prompt; each contestant in a process of its own, at work one at a time, in turns
+whose order alternates. What counts are the tokens after the first: reading the prompt and what a
+call costs by itself are left out. Peers: Hugging Face's `generate` in float32 and bf16, with a
+cache that grows and one of fixed size; nanoGPT, which has no cache; litgpt, x-transformers, and
+llama.cpp where it is installed, in f32, bf16 and q8_0.
+
+Parity comes first: in float32 nanoGPT, Hugging Face and pellucid with the same weights write the
+same tokens, and so does pellucid with and without compiled code at each precision, or nothing is
+measured. Others say how many of their first tokens are those of float32: they round activations
+too, or have weights of their own draw.
+
+Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
+benchmarks/results/. The bandwidth of memory is measured between the turns, by reading and adding;
+the share is that of the bytes of matrices that a token has to read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import commit, header, versions, write
+from benchmarks.shapes import SHAPES, Shape, as_json, zipf
+from benchmarks.train import weights_contestant
+from benchmarks.train_table import machine_line
+from benchmarks.workers import Contestant, Turn, in_turns, say, started
+
+HERE = Path(__file__).parent
+PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
+#: Bytes of a weight, the scales of blocks among them.
+BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 4 / 256, "q8_0": 34 / 32}
+
+
+def flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shape", choices=list(SHAPES), default="gpt2")
+    parser.add_argument("--prompt", type=int, default=32, help="its tokens")
+    parser.add_argument("--new-tokens", type=int, default=48, help="of a turn")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=6, help="rounds of turns that count")
+    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT; left out without")
+    parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    return parser
+
+
+def main() -> None:
+    parser = flags()
+    arguments = parser.parse_args()
+    found = header("benchmarks.generate", parser, arguments)
+    packages = ("torch", "transformers", "litgpt", "x-transformers", "llama-cpp-python", "gguf")
+    found["versions"] = versions(packages)
+    if arguments.nanogpt is not None:
+        found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
+    shape = replace(SHAPES[arguments.shape], batch=1)
+    shape = replace(shape, length=max(shape.length, arguments.prompt + arguments.new_tokens + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        found |= measure(shape, folder, arguments)
+    write(found, arguments.out, "generate")
+    print(table(found))
+
+
+def contestants(
+    shape: Shape, folder: str, prompt: list[int], arguments: argparse.Namespace
+) -> list[tuple[Contestant, str, bool]]:
+    """Everybody who takes part, its precision, and whether it has the shared weights."""
+    entered: list[tuple[Contestant, str, bool]] = []
+
+    def enter(name: str, make: str, kept: str, *, shared: bool = True, **more: Any) -> None:
+        setup = {"folder": folder, "prompt": prompt} | more
+        contestant = Contestant(f"{name}, {kept}", make, setup)
+        entered.append((contestant, kept, shared))
+
+    for precision in ("float32", "bfloat16"):
+        peer = {"shape": as_json(shape), "precision": precision}
+        enter("Hugging Face", f"{PEERS}:huggingface", precision, static=False, **peer)
+        name = "Hugging Face with a static cache"
+        enter(name, f"{PEERS}:huggingface", precision, static=True, **peer)
+        if arguments.nanogpt is not None:
+            checkout = str(arguments.nanogpt.resolve())
+            enter("nanoGPT", f"{PEERS}:nanogpt", precision, checkout=checkout, **peer)
+        enter("litgpt", f"{PEERS}:litgpt", precision, shared=False, **peer)
+    peer = {"shape": as_json(shape), "precision": "float32"}
+    enter("x-transformers", f"{PEERS}:x_transformers", "float32", shared=False, **peer)
+    if importlib.util.find_spec("llama_cpp") is None:
+        say("llama.cpp is left out: llama-cpp-python is not installed")
+    else:
+        for precision in ("float32", "bfloat16", "q8_0"):
+            peer = {"shape": as_json(shape), "precision": precision}
+            enter("llama.cpp", f"{PEERS}:llama_cpp", precision, **peer)
+    for precision in ("float32", "bfloat16", "int8"):
+        for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
+            enter(name, f"{OURS}:pellucid", precision, weights=precision, native=native)
+    only = arguments.only
+    return [one for one in entered if not only or any(part in one[0].name for part in only)]
+
+
+def measure(shape: Shape, folder: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All turns, after parity."""
+    prompt = zipf(shape.vocab, arguments.prompt).tolist()
+    entered = contestants(shape, folder, prompt, arguments)
+    with started([weights_contestant(shape, Path(folder))], arguments.threads):
+        pass  # the weights are written where it was made
+    reading = Contestant("reading", f"{OURS}:reading")
+    with started([reading, *(one for one, _, _ in entered)], arguments.threads) as workers:
+        ids = {worker.name: worker.facts["ids"] for worker in workers[1:]}
+        check_parity(ids)
+        turns = in_turns(workers, arguments.turns, arguments.new_tokens)
+        held = {worker.name: worker.held_bytes for worker in workers}
+    limits = turns.pop("reading")
+    bandwidth = {
+        clock: statistics.median(turn.found[clock] for turn in limits)
+        for clock in ("best", "by_processor")
+    }
+    precisions = {one.name: precision for one, precision, _ in entered}
+    return {
+        "shape": as_json(shape),
+        "said": shape.said(),
+        "bytes_per_second": bandwidth,
+        "matrices": matrices(shape),
+        "same_first_tokens": agreement(ids, {c.name for c, _, shared in entered if shared}),
+        "held_bytes": held,
+        "summary": summary(turns, precisions, matrices(shape), bandwidth),
+        "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
+    }
+
+
+def matrices(shape: Shape) -> int:
+    """Weights of matrices that a token is multiplied with."""
+    return 12 * shape.layers * shape.width**2 + shape.vocab * shape.width
+
+
+def check_parity(ids: Mapping[str, Sequence[int]]) -> None:
+    """Whether the same weights write the same tokens.
+
+    Raises:
+        SystemExit: they do not; says whose.
+    """
+    exact = ("Hugging Face, float32", "nanoGPT, float32", "pellucid, float32")
+    alike = [[name for name in exact if name in ids]]
+    for precision in ("float32", "bfloat16", "int8"):
+        pair = (f"pellucid, {precision}", f"pellucid without compiled code, {precision}")
+        alike.append([name for name in pair if name in ids])
+    for names in alike:
+        for name in names[1:]:
+            if ids[name] != ids[names[0]]:
+                raise SystemExit(
+                    f"no parity: {names[0]} writes {ids[names[0]]} and {name} {ids[name]}: what "
+                    "they compute is not the same, so their times are not compared"
+                )
+
+
+def agreement(ids: Mapping[str, Sequence[int]], shared: set[str]) -> dict[str, int]:
+    """How many of the first tokens are those of pellucid in float32, of the same weights."""
+    reference = ids.get("pellucid, float32")
+    if reference is None:
+        return {}
+    found: dict[str, int] = {}
+    for name in sorted(shared):
+        same = [a == b for a, b in zip(ids[name], reference, strict=True)]
+        found[name] = [*same, False].index(False)
+    return found
+
+
+def summary(
+    turns: Mapping[str, Sequence[Turn]],
+    precisions: Mapping[str, str],
+    weights: int,
+    bandwidth: Mapping[str, float],
+) -> dict[str, dict[str, Any]]:
+    """For each contestant its speed, its share of the bandwidth, and the ratios to all others."""
+
+    def seconds(name: str, clock: str) -> list[float]:
+        return [turn.found[clock] / turn.steps for turn in turns[name]]
+
+    found: dict[str, dict[str, Any]] = {}
+    for name in turns:
+        size = weights * BYTES[precisions[name]]
+        wall, processor = (statistics.median(seconds(name, c)) for c in ("wall", "processor"))
+        found[name] = {
+            "precision": precisions[name],
+            "tokens_per_second": 1 / wall,
+            "processor_seconds": processor,
+            "megabytes_per_token": size / 1e6,
+            "share_of_bandwidth": size / wall / bandwidth["best"],
+            "share_by_processor": size / processor / bandwidth["by_processor"],
+            "prompt_seconds": statistics.median(turn.found["prompt"] for turn in turns[name]),
+            "faster_than": {
+                other: {
+                    clock: statistics.median(
+                        theirs / own
+                        for theirs, own in zip(
+                            seconds(other, clock), seconds(name, clock), strict=True
+                        )
+                    )
+                    for clock in ("wall", "processor")
+                }
+                for other in turns
+                if other != name
+            },
+        }
+    return found
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Results as Markdown, below a line that says what was run."""
+    rows = found["summary"]
+    lines = [
+        f"**Writing**: {found['said']}. {machine_line(found)}",
+        "",
+        f"Memory is read at {found['bytes_per_second']['best'] / 1e9:.1f} GB/s (the median of what "
+        "was measured between the turns).",
+        "",
+        "| | tokens/s | of the bandwidth | processor ms a token | pellucid at the same bits is "
+        "faster by (by processor time) | first tokens of float32 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        ours = rows.get(f"pellucid, {row['precision'].replace('q8_0', 'int8')}")
+        ratio = ""
+        if ours is not None and name in ours["faster_than"]:
+            by = ours["faster_than"][name]
+            ratio = f"{by['wall']:.2f} ({by['processor']:.2f})"
+        same = found["same_first_tokens"].get(name, "")
+        lines.append(
+            f"| {name} | {row['tokens_per_second']:.1f} | {row['share_of_bandwidth']:.0%} | "
+            f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | {same} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

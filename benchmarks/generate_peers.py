@@ -1,0 +1,224 @@
+"""Writing by other libraries, each by its own loop and at its best settings.
+
+Peers are run, never changed. Each is given the same prompt and writes greedily. `precision` is what
+weights and activations are in; llama.cpp keeps weights in f32, bf16 or q8_0 and its cache in f16.
+
+Comes in: a folder with shared weights, settings. Goes out: contestants for `benchmarks.worker`. It
+does not know each other's times.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.generate_pellucid import Writes
+from benchmarks.shapes import Shape
+from benchmarks.train_peers import drawn, for_nanogpt, read
+
+
+def huggingface(
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, static: bool
+) -> Writes:
+    """`generate`, with its cache of keys and values, that grows or is of a fixed size."""
+    from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
+
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
+    settings = {"cache_implementation": "static"} if static else {}
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        with torch.inference_mode():
+            found = model.generate(
+                torch.tensor([prompt]),
+                attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                do_sample=False,
+                min_new_tokens=n,
+                max_new_tokens=n,
+                pad_token_id=0,
+                **settings,
+            )
+        return found[0, len(prompt) :].tolist()
+
+    return Writes(write, prompt)
+
+
+def nanogpt(
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, checkout: str
+) -> Writes:
+    """Its `generate`, which reads the whole text for each token; `top_k=1` is greedy."""
+    sys.path.insert(0, checkout)
+    from model import GPT, GPTConfig  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    settings = GPTConfig(
+        block_size=given.length,
+        vocab_size=given.vocab,
+        n_layer=given.layers,
+        n_head=given.heads,
+        n_embd=given.width,
+        dropout=0.0,
+        bias=True,
+    )
+    model = GPT(settings)
+    model.load_state_dict(for_nanogpt(read(folder)))
+    model.to(getattr(torch, precision)).eval()
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        with torch.inference_mode():
+            return model.generate(torch.tensor([prompt]), n, top_k=1)[0, len(prompt) :].tolist()
+
+    return Writes(write, prompt)
+
+
+def litgpt(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: str) -> Writes:
+    """Its `generate` with its cache; weights of its own draw, rotary positions."""
+    from litgpt import GPT, Config  # pyright: ignore[reportMissingImports]
+    from litgpt.generate.base import generate  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    settings = Config(
+        block_size=given.length,
+        vocab_size=given.vocab,
+        padded_vocab_size=given.vocab,
+        n_layer=given.layers,
+        n_head=given.heads,
+        n_embd=given.width,
+        intermediate_size=4 * given.width,
+        parallel_residual=False,
+        attn_bias=True,
+        bias=True,
+        norm_class_name="LayerNorm",
+        mlp_class_name="GptNeoxMLP",
+    )
+    model = GPT(settings)
+    model.lm_head.weight = model.transformer.wte.weight
+    drawn(model)
+    model.to(getattr(torch, precision)).eval()
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        size = len(prompt) + n
+        model.max_seq_length = max(64, size)
+        model.set_kv_cache(batch_size=1)
+        model.to(getattr(torch, precision))
+        with torch.inference_mode():
+            found = generate(model, torch.tensor(prompt), size, temperature=0.0, top_k=1)
+        model.clear_kv_cache()
+        return found[len(prompt) :].tolist()
+
+    return Writes(write, prompt)
+
+
+def x_transformers(
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str
+) -> Writes:
+    """Its `AutoregressiveWrapper.generate` with its cache; weights of its own draw."""
+    from x_transformers import (  # pyright: ignore[reportMissingImports]
+        AutoregressiveWrapper,
+        Decoder,
+        TransformerWrapper,
+    )
+
+    given = Shape(**shape)
+    layers = Decoder(
+        dim=given.width,
+        depth=given.layers,
+        heads=given.heads,
+        attn_dim_head=given.width // given.heads,
+        attn_flash=True,
+    )
+    inner = TransformerWrapper(
+        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
+    )
+    drawn(inner)
+    model = AutoregressiveWrapper(inner.to(getattr(torch, precision))).eval()
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        with torch.inference_mode():
+            return model.generate(torch.tensor([prompt]), n, temperature=0.0)[0].tolist()
+
+    return Writes(write, prompt)
+
+
+def llama_cpp(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: str) -> Writes:
+    """Its own evaluation and greedy choice through llama-cpp-python, from a GGUF of the weights."""
+    from llama_cpp import Llama  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    file = Path(folder) / f"{precision}.gguf"
+    write_gguf(given, read(folder), file, precision)
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    model = Llama(
+        str(file), n_ctx=given.length, n_threads=threads, n_threads_batch=threads, verbose=False
+    )
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        model.reset()
+        model.eval(prompt)
+        found: list[int] = []
+        while True:
+            found.append(model.sample(temp=0.0, repeat_penalty=1.0))
+            if len(found) == n:
+                return found
+            model.eval([found[-1]])
+
+    return Writes(write, prompt)
+
+
+#: From GGUF's names of a block's parts to Hugging Face's.
+_PARTS = {
+    "attn_norm": "ln_1",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+
+
+def write_gguf(shape: Shape, weights: dict[str, torch.Tensor], file: Path, precision: str) -> None:
+    """The weights as llama.cpp reads them; matrices in f32, bf16 or q8_0, the rest in f32."""
+    import gguf  # pyright: ignore[reportMissingImports]
+
+    kinds = gguf.GGMLQuantizationType
+    kind = {"float32": kinds.F32, "bfloat16": kinds.BF16, "q8_0": kinds.Q8_0}[precision]
+    out = gguf.GGUFWriter(file, "gpt2")
+    out.add_context_length(shape.length)
+    out.add_embedding_length(shape.width)
+    out.add_feed_forward_length(4 * shape.width)
+    out.add_block_count(shape.layers)
+    out.add_head_count(shape.heads)
+    out.add_layer_norm_eps(1e-5)
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("gpt-2")
+    # it wants words for its ids; none is ever spelt
+    out.add_token_list([f"<{token}>" for token in range(shape.vocab)])
+    out.add_token_types([gguf.TokenType.NORMAL] * shape.vocab)
+    out.add_token_merges(["< 0"])
+    out.add_bos_token_id(0)
+    out.add_eos_token_id(0)
+
+    def add(name: str, tensor: torch.Tensor, *, rounded: bool) -> None:
+        array = np.ascontiguousarray(tensor.float().numpy())
+        if not rounded:
+            out.add_tensor(name, array)
+        else:
+            out.add_tensor(name, gguf.quantize(array, kind), raw_dtype=kind)
+
+    add("token_embd.weight", weights["transformer.wte.weight"], rounded=True)
+    add("position_embd.weight", weights["transformer.wpe.weight"], rounded=False)
+    for end in ("weight", "bias"):
+        add(f"output_norm.{end}", weights[f"transformer.ln_f.{end}"], rounded=False)
+        for layer in range(shape.layers):
+            for part, name in _PARTS.items():
+                tensor = weights[f"transformer.h.{layer}.{name}.{end}"]
+                matrix = tensor.ndim == 2
+                add(f"blk.{layer}.{part}.{end}", tensor.t() if matrix else tensor, rounded=matrix)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()

@@ -1,0 +1,90 @@
+"""Writing by pellucid, by compiled code or by torch; and the machine's limit of reading.
+
+Comes in: a folder with shared weights, what they are rounded to. Goes out: contestants for
+`benchmarks.worker`. It does not know the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pellucid.checkpoints.huggingface import open_published
+from pellucid.generation import Sampling, continue_ids
+from pellucid.generation.decoding import decoder
+from pellucid.model import Weights, narrow
+from pellucid.native import huge_buffer, library
+from pellucid.runs.published import filled
+
+#: Of memory that is read: more than any cache holds.
+READ_BYTES = 2**28
+
+
+class Writes:
+    """So many tokens after the prompt when called, greedily; what it is stands in `facts`.
+
+    Beside what the turn took it finds the seconds of the tokens after the first: those of as many
+    as were asked for and one more, less those of one. So reading the prompt is left out, and what a
+    call costs by itself.
+    """
+
+    def __init__(self, write: Callable[[list[int], int], list[int]], prompt: list[int]) -> None:
+        self.write, self.prompt = write, prompt
+        self.facts: dict[str, Any] = {"ids": write(prompt, 24)}
+
+    def __call__(self, steps: int) -> dict[str, Any]:
+        first, more = timed(self.write, self.prompt, 1), timed(self.write, self.prompt, steps + 1)
+        return {"wall": more[0] - first[0], "processor": more[1] - first[1], "prompt": first[0]}
+
+
+def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: int) -> list[float]:
+    """Seconds by the clock and of the processor; all of them were written."""
+    began, started = time.process_time(), time.perf_counter()
+    written = write(prompt, n)
+    took = [time.perf_counter() - started, time.process_time() - began]
+    assert len(written) == n, f"{len(written)} tokens were written, and not {n}"
+    return took
+
+
+def pellucid(*, folder: str, prompt: list[int], weights: Weights, native: bool) -> Writes:
+    """`continue_ids`, which `pellucid generate` goes on with."""
+    os.environ["PELLUCID_NATIVE"] = "on" if native else "off"
+    model = filled(open_published(Path(folder)), torch.device("cpu"))
+    narrow(model, weights)
+    if native and decoder(model) is None:
+        raise SystemExit("there is no compiled code: is there a C compiler?")
+
+    def write(prompt: list[int], n: int) -> list[int]:
+        written: Iterator[list[int | None]] = continue_ids(model, [prompt], Sampling(temperature=0))
+        return [token for (token,) in islice(written, n) if token is not None]
+
+    return Writes(write, prompt)
+
+
+def reading() -> Callable[[int], dict[str, Any]]:
+    """Bytes per second at which memory is read; a step is one pass."""
+    loaded = library(Path(__file__).with_name("sweep.c"))
+    if loaded is None:
+        raise SystemExit("the limit is measured by C: is there a C compiler?")
+    loaded.sweep.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32]
+    loaded.sweep.restype = ctypes.c_uint64
+    words = torch.frombuffer(huge_buffer(READ_BYTES), dtype=torch.int64).fill_(1)
+
+    def sweep(steps: int) -> dict[str, Any]:
+        threads, best, by_processor = torch.get_num_threads(), 0.0, 0.0
+        for _ in range(steps):
+            began, started = time.process_time(), time.perf_counter()
+            found = loaded.sweep(words.data_ptr(), len(words), threads)
+            best = max(best, READ_BYTES / (time.perf_counter() - started))
+            by_processor = max(by_processor, READ_BYTES / (time.process_time() - began) * threads)
+            assert found == len(words) // threads * threads
+        return {"best": best, "by_processor": by_processor}
+
+    return sweep

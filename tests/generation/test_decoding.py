@@ -1,0 +1,213 @@
+"""Compiled code writes what the model itself would."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, get_args
+
+import pytest
+import torch
+
+from pellucid import config
+from pellucid.generation import Beams, Reader, Sampling, beam_search_ids, continue_tokens
+from pellucid.generation.decoding import decoder
+from pellucid.model import Transformer, Weights, narrow
+from pellucid.model.adapt import add_lora, merge
+from support.models import BASE, PAIRS, VARIANTS, build, random_ids, with_stack
+
+pytestmark = pytest.mark.usefixtures("native")
+
+GREEDY = Sampling(temperature=0.0)
+#: What no instruction says, and so only the model itself does.
+WITHOUT = {
+    "shaw",
+    "shaw with values",
+    "linear",
+    "linear with learned positions",
+    "linear beside softmax",
+    "memory",
+    "memory with a bias on scores",
+    "weight norm",
+    "spectral norm",
+}
+
+
+def ready(model: config.Transformer, weights: Weights = "float32") -> Transformer:
+    built = build(model, double=False)
+    narrow(built, weights)
+    return built
+
+
+def read(model: Transformer, ids: torch.Tensor) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Logits after each further column, and whether compiled code gave them."""
+    reader = Reader(model)
+    reader.next_logits(ids[:, :4])
+    for length in range(5, ids.shape[1] + 1):
+        logits = reader.next_logits(ids[:, :length])
+        yield logits, reader._decoder is not None
+
+
+def tokens(model: Transformer, prompts: list[list[int]], how: Sampling, n: int = 30) -> list[Any]:
+    return [
+        [None if one is None else one.token_id for one in row]
+        for row in islice(continue_tokens(model, prompts, how), n)
+    ]
+
+
+def test_only_what_is_known_to_have_no_tape_has_none() -> None:
+    assert {name for name, model in VARIANTS.items() if decoder(ready(model)) is None} == WITHOUT
+    assert all(decoder(ready(model)) is None for model in PAIRS.values())
+
+
+@pytest.mark.parametrize("weights", get_args(Weights))
+@pytest.mark.parametrize("name", sorted(VARIANTS.keys() - WITHOUT))
+def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
+    model = ready(VARIANTS[name], weights)
+    ids = random_ids(3, 16)
+    # what int8 multiplies with has 16 bits
+    bound = 1e-3 if weights == "int8" else 1e-5
+    for length, (logits, compiled) in enumerate(read(model, ids), start=5):
+        assert compiled
+        expected = model(ids[:, :length])[:, -1]
+        assert (logits - expected).abs().max() <= bound * expected.abs().max()
+
+
+@pytest.mark.parametrize("weights", get_args(Weights))
+@pytest.mark.parametrize("name", sorted(VARIANTS.keys() - {"weight norm", "spectral norm"}))
+def test_tokens_are_those_of_the_model_past_its_context_too(
+    name: str, weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ready(VARIANTS[name], weights)
+    prompts = [[3], random_ids(1, 6)[0].tolist(), random_ids(1, 11)[0].tolist()]
+    written = tokens(model, prompts, GREEDY)
+    drawn = tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
+    monkeypatch.setenv("PELLUCID_NATIVE", "off")
+    assert written == tokens(model, prompts, GREEDY)
+    assert drawn == tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
+
+
+@pytest.mark.parametrize("d_model", [16, 72, 300])
+@pytest.mark.parametrize("weights", get_args(Weights))
+def test_widths_that_fill_no_vector_are_summed_to_their_end(d_model: int, weights: Weights) -> None:
+    model = ready(
+        config.Transformer(
+            **{
+                **{name: getattr(BASE, name) for name in BASE.__slots__},
+                "d_model": d_model,
+                "decoder": with_stack(
+                    feed_forward=config.GatedMLP(d_ff=d_model + 1, activation="silu", bias=True)
+                ).decoder,
+            }
+        ),
+        weights,
+    )
+    ids = random_ids(2, 12)
+    for length, (logits, compiled) in enumerate(read(model, ids), start=5):
+        assert compiled
+        expected = model(ids[:, :length])[:, -1]
+        assert (logits - expected).abs().max() <= 1e-3 * expected.abs().max()
+
+
+def test_neighbours_and_threads_do_not_change_a_bit() -> None:
+    model = ready(BASE)
+    ids = random_ids(3, 14)
+    together = [logits for logits, _ in read(model, ids)]
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            again = [logits for logits, _ in read(model, ids)]
+            assert all(map(torch.equal, together, again))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_beam_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, beams = ready(BASE), Beams(n_beams=4, n_best=4, max_new_tokens=10)
+    prompts = [[3, 4], [5, 6, 7]]
+    found = beam_search_ids(model, prompts, beams, end_id=2)
+    monkeypatch.setenv("PELLUCID_NATIVE", "off")
+    expected = beam_search_ids(model, prompts, beams, end_id=2)
+    assert [[text.ids for text in one] for one in found] == [
+        [text.ids for text in one] for one in expected
+    ]
+
+
+def test_whoever_watches_with_hooks_sees_every_token() -> None:
+    model = ready(BASE)
+    ids = random_ids(1, 12)
+    reader, seen = Reader(model), []
+    reader.next_logits(ids[:, :4])
+    reader.next_logits(ids[:, :5])
+    layer = model.stack.blocks[1].feed_forward
+    handle = layer.register_forward_hook(lambda *_: seen.append(1) or torch.zeros(()))
+    ablated = reader.next_logits(ids[:, :6])
+    assert seen == [1]
+    handle.remove()
+    again = Reader(model)
+    again.next_logits(ids[:, :5])
+    assert not torch.allclose(ablated, again.next_logits(ids[:, :6]))
+
+
+def test_methods_put_on_a_module_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ready(BASE)
+    layer = model.stack.blocks[0].feed_forward
+    monkeypatch.setattr(layer, "forward", lambda x: torch.zeros_like(x))
+    assert decoder(model) is None
+
+
+def test_other_dtypes_are_the_models_own_affair() -> None:
+    assert decoder(build(BASE)) is None
+    model = ready(BASE)
+    ids = random_ids(1, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        reader = Reader(model)
+        reader.next_logits(ids[:, :5])
+        assert reader.caches is not None
+        logits = reader.next_logits(ids)
+        caches = model.new_caches()
+        with torch.inference_mode():
+            model.hidden_states(ids[:, :5], caches)
+            expected = model.logits(model.hidden_states(ids[:, 5:], caches)[:, -1]).float()
+    assert torch.equal(logits, expected)
+
+
+def test_id_that_is_no_token_is_refused_and_not_looked_up() -> None:
+    model = ready(BASE)
+    written = continue_tokens(model, [[3], [4, 5, BASE.vocab_size, 1]], GREEDY)
+    with pytest.raises(IndexError):
+        list(islice(written, 4))
+
+
+def test_adapters_are_written_down_once_they_are_merged() -> None:
+    model = ready(BASE)
+    add_lora(model, rank=2, alpha=4.0, dropout=0.0, targets=["*.query", "*.up"], seed=1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_up" in name:
+                parameter.fill_(0.3)
+    assert decoder(model) is None
+    merge(model)
+    ids = random_ids(2, 9)
+    for length, (logits, compiled) in enumerate(read(model, ids), start=5):
+        assert compiled
+        expected = model(ids[:, :length])[:, -1]
+        assert torch.allclose(logits, expected, atol=1e-4)
+
+
+def test_rounded_matrices_that_were_written_to_are_not_read_from_their_few_bits() -> None:
+    model = ready(BASE, "int8")
+    assert decoder(model) is not None
+    with torch.no_grad():
+        model.stack.blocks[0].feed_forward.up.weight.mul_(2)
+    assert decoder(model) is None
+    assert decoder(copy.deepcopy(ready(BASE, "int8"))) is None
+
+
+def test_what_no_instruction_says_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        decoder(ready(VARIANTS["shaw"]))
+    assert "no instruction says ShawRelative" in caplog.text
