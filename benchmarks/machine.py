@@ -9,17 +9,19 @@ compared with them.
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.workers import Contestant, Turn
+from benchmarks.workers import Contestant, Turn, say
 
 if TYPE_CHECKING:
     import torch
@@ -83,16 +85,39 @@ def commit(checkout: Path) -> str:
     return f"{name} with changes" if git("status", "--porcelain", "-uno") else name
 
 
-def header(command: Sequence[str], threads: int) -> dict[str, Any]:
-    """What stands above every file of results."""
+def header(
+    module: str, parser: argparse.ArgumentParser, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What stands above every file of results; `arguments` have the number of `threads`."""
     return {
         "date": datetime.now().strftime("%Y-%m-%d"),
-        "command": " ".join(("python -m", *command)),
+        "command": " ".join(("python -m", module, *given(parser, arguments))),
         "commit": commit(Path(__file__).parent.parent),
         "machine": machine(),
-        "threads": threads,
+        "threads": arguments.threads,
         "load_before": os.getloadavg()[0],
     }
+
+
+def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:
+    """The flags that are not as they are by default, as anybody would give them again."""
+    said: list[str] = []
+    for name, value in vars(arguments).items():
+        if value == parser.get_default(name) or name == "out":
+            continue
+        said.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            values = value if isinstance(value, list) else [value]
+            said += ["PATH" if isinstance(one, Path) else str(one) for one in values]
+    return said
+
+
+def write(found: Mapping[str, Any], folder: Path, name: str) -> None:
+    """Keep results as a dated file."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}-{found['date']}.json"
+    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    say(f"wrote {file.name}")
 
 
 def limits_contestant(device: str = "cpu") -> Contestant:

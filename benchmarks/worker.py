@@ -9,8 +9,8 @@ number of steps, which does that many and returns what it found (a loss, say). W
 
 Comes in: on the command line what to make; on standard input one line of JSON per turn. Goes out:
 on standard output one line of JSON per turn: seconds by the clock and of the processor, the peak
-memory so far, and what was found. What the contestant prints goes to standard error. It does not
-know who else takes part.
+memory of its turns so far, and what was found. What the contestant prints goes to standard error.
+It does not know who else takes part.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def main() -> None:
             start_seconds=time.perf_counter() - started,
             held_bytes=memory("VmRSS"),
         )
+        forget_peak()
         for line in sys.stdin:
             answer(answers, **turn(contestant, json.loads(line)["steps"]))
     except Exception:
@@ -100,6 +101,16 @@ def peak() -> int:
     """The most bytes there were: of the GPU where one is in use, else resident in this process."""
     device = cuda()
     return memory("VmHWM") if device is None else device.max_memory_allocated()
+
+
+def forget_peak() -> None:
+    """From here on the peak is that of the turns, not of building and checking."""
+    device = cuda()
+    if device is None:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    else:
+        device.reset_peak_memory_stats()
 
 
 def memory(name: str) -> int:

@@ -15,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,10 +69,13 @@ class Worker:
             "setup": dict(contestant.setup),
             "settled": contestant.settled,
         }
+        # open as long as the process lives
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", json.dumps(asked)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._said,
             text=True,
             cwd=ROOT,
             env=environment(os.environ, threads) | contestant.environment,
@@ -99,7 +103,9 @@ class Worker:
         said = json.loads(line) if line else {"error": f"exit code {self._process.wait()}"}
         if "error" in said:
             self.close()
-            raise SystemExit(f"{self.name} failed: {said['error']}")
+            self._said.seek(0)
+            printed = self._said.read()[-2000:]
+            raise SystemExit(f"{self.name} failed: {said['error']}\n{printed}")
         return said
 
 

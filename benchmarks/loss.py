@@ -1,0 +1,143 @@
+"""Linear head and cross-entropy alone, over a large vocabulary: seconds, memory, and how right?
+
+    python -m benchmarks.loss
+
+Forward and backward of one loss, with gradients of the states and of the head's matrix: torch's
+`linear` and `cross_entropy` (in bf16 with the logits in float32, as Hugging Face's models have it),
+the same compiled (`--compiled`), torch's own `linear_cross_entropy` with its default chunks and
+with chunks of 512 rows, and pellucid's. Each in a process of its own with the system's allocator as
+it is, or all with the settings of pellucid's command line (`--settled`); at work one at a time, in
+turns whose order alternates.
+
+All are given the same numbers, which bf16 can hold exactly, and are compared with a reference in
+float64: the loss itself, and the gradients (in full of the states, of 512 rows of the matrix).
+
+Comes in: flags. Goes out: tables on standard output, and a dated JSON file under
+benchmarks/results/. Extra memory is the peak of the process above what it held with its inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import best_of, header, limits_contestant, write
+from benchmarks.train_table import limits_line, machine_line
+from benchmarks.workers import Contestant, in_turns, ratio, say, seconds, started
+
+HERE = Path(__file__).parent
+MAKE = "benchmarks.loss_contestants"
+REFERENCE = "linear and cross_entropy"
+KINDS = {
+    "naive": REFERENCE,
+    "torch_default": "torch's linear_cross_entropy, default chunks",
+    "torch_chunks": "torch's linear_cross_entropy, chunks of 512",
+    "pellucid": "pellucid",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--vocab", type=int, nargs="+", default=[50_257, 128_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[2048, 256])
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--settled", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    found = header("benchmarks.loss", parser, arguments)
+    found |= {"settled": arguments.settled, "width": arguments.width, "cases": []}
+    for vocab in arguments.vocab:
+        for rows in arguments.rows:
+            found["cases"].append(measure(vocab, rows, arguments))
+    name = "loss-settled" if arguments.settled else "loss"
+    write(found, arguments.out, name)
+    print(tables(found))
+
+
+def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All turns of one size."""
+    say(f"vocabulary {vocab:,}, {rows:,} rows")
+    size = {"vocab": vocab, "rows": rows, "width": arguments.width}
+    kinds = dict(KINDS) | ({"compiled": f"{REFERENCE}, compiled"} if arguments.compiled else {})
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "reference.safetensors")
+        setup = {**size, "file": file}
+        with started([Contestant("reference", f"{MAKE}:reference", setup)], arguments.threads):
+            pass  # it is written where it is made
+        entered = [
+            Contestant(
+                f"{said}, {dtype}",
+                f"{MAKE}:contestant",
+                {**setup, "kind": kind, "dtype": dtype},
+                settled=arguments.settled,
+            )
+            for dtype in arguments.dtypes
+            for kind, said in kinds.items()
+        ]
+        with started([limits_contestant(), *entered], arguments.threads) as workers:
+            first = {worker.name: worker.work(1) for worker in workers}
+            turns = in_turns(workers, arguments.turns, 1)
+            held = {worker.name: worker.held_bytes for worker in workers}
+    limits = best_of(turns.pop("limits"))
+    flops = 6 * vocab * rows * arguments.width
+    return size | {
+        "flops": flops,
+        "limits": limits,
+        "summary": {
+            name: {
+                "seconds": seconds(own),
+                "processor_seconds": seconds(own, "processor"),
+                "faster_than_naive": faster(turns, name, "wall"),
+                "faster_than_naive_by_processor": faster(turns, name, "processor"),
+                "share_of_peak": flops / seconds(own) / limits["best"][name.rpartition(", ")[2]],
+                "extra_bytes": own[-1].peak_bytes - held[name],
+                **first[name].found,
+            }
+            for name, own in turns.items()
+        },
+        "turns": {name: [vars(turn) for turn in own] for name, own in turns.items()},
+    }
+
+
+def faster(turns: dict[str, Any], name: str, clock: str) -> float:
+    """How many times as fast as the naive one in the same precision."""
+    naive = f"{REFERENCE}, {name.rpartition(', ')[2]}"
+    return ratio(turns[naive], turns[name], clock)
+
+
+def tables(found: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    settings = "pellucid's command line's" if found["settled"] else "the system's"
+    parts = [f"{machine_line(found)} Allocator settings: {settings}, for all."]
+    for case in found["cases"]:
+        parts.append(
+            f"**Vocabulary {case['vocab']:,}, {case['rows']:,} rows of {case['width']}**. "
+            f"{limits_line(case['limits'])} Products: {case['flops'] / 1e9:,.0f} GFLOP.\n\n"
+            "| | ms | faster than naive (by processor time) | share of peak | extra MB "
+            "| loss off by | gradient off by, states | matrix |\n"
+            "|---|---|---|---|---|---|---|---|\n"
+            + "\n".join(row(name, one) for name, one in case["summary"].items())
+        )
+    return "\n\n".join(parts)
+
+
+def row(name: str, one: dict[str, Any]) -> str:
+    """A contestant's line; gradients are off by a share of the reference's norm."""
+    by_processor = one["faster_than_naive_by_processor"]
+    return (
+        f"| {name} | {one['seconds'] * 1e3:,.0f} | {one['faster_than_naive']:.2f} "
+        f"({by_processor:.2f}) | {one['share_of_peak']:.0%} | {one['extra_bytes'] / 1e6:,.0f} | "
+        f"{one['loss_error']:.1e} | {one['states_error']:.1e} | {one['matrix_error']:.1e} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

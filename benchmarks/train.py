@@ -1,0 +1,198 @@
+"""How fast does it train? Updates of pellucid and of its peers, side by side.
+
+    python -m benchmarks.train --nanogpt nanoGPT
+    python -m benchmarks.train --nanogpt nanoGPT --device cuda
+
+One shape, one batch, the same ids, the same clipping and AdamW for all; each contestant in a
+process of its own, at work one at a time, in turns whose order alternates. Peers at their best
+settings: nanoGPT as its scripts have it (float32 on a CPU, its only mode there); Hugging Face's
+GPT-2 in float32 and in bf16, the latter also with the settings that pellucid's command line gives
+its own process; litgpt and x-transformers in float32 and bf16. `--compiled` adds torch.compile on a
+CPU; on CUDA everybody is compiled.
+
+Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
+float32 losses on the first two rows must agree to 1e-4, those in bf16 to 2e-2, or nothing is
+measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections):
+the table shows their parameters, and their first loss beside ln V.
+
+Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
+benchmarks/results/. Building, checking and a first turn are left out of the times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import best_of, commit, header, limits_contestant, versions, write
+from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
+from benchmarks.train_table import summary, table
+from benchmarks.workers import Contestant, in_turns, say, started, steps_for
+
+HERE = Path(__file__).parent
+FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
+PEERS, OURS = "benchmarks.train_peers", "benchmarks.train_pellucid"
+
+
+def flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shape", nargs="+", choices=list(SHAPES), help="default: char mid")
+    for name in ("vocab", "length", "batch", "layers", "heads", "width"):
+        parser.add_argument(f"--{name}", type=int, help="instead of the shape's")
+    parser.add_argument("--text", type=Path, help="train on its bytes instead of on drawn ids")
+    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT; left out without")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=6, help="rounds of turns that count")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of a turn, about")
+    parser.add_argument("--compiled", action="store_true", help="on a CPU: compiled peers too")
+    parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    return parser
+
+
+def main() -> None:
+    parser = flags()
+    arguments = parser.parse_args()
+    found = header("benchmarks.train", parser, arguments)
+    found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
+    if arguments.nanogpt is not None:
+        found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
+    found["shapes"] = {}
+    for shape in shapes(arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            found["shapes"][shape.name] = measure(shape, Path(folder), arguments)
+    write(found, arguments.out, f"train-{arguments.device}")
+    print("\n\n".join(table(found, name) for name in found["shapes"]))
+
+
+def shapes(arguments: argparse.Namespace) -> list[Shape]:
+    """Those that were named, each with the numbers that were given."""
+    default = ["gpt2-1024"] if arguments.device == "cuda" else ["char", "mid"]
+    numbers = {
+        name: getattr(arguments, name)
+        for name in ("vocab", "length", "batch", "layers", "heads", "width")
+        if getattr(arguments, name) is not None
+    }
+    return [replace(SHAPES[name], **numbers) for name in arguments.shape or default]
+
+
+def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> list[Contestant]:
+    """Everybody who takes part, peers first."""
+    device = arguments.device
+    setup = {"shape": as_json(shape), "folder": str(folder), "device": device}
+    cuda = device == "cuda"
+    entered: list[Contestant] = []
+
+    def enter(
+        name: str,
+        make: str,
+        precision: str,
+        *,
+        compiled: bool = cuda,
+        settled: bool = False,
+        **more: Any,
+    ) -> None:
+        says = [name, precision, *["compiled"] * compiled, *["our allocator settings"] * settled]
+        given = setup | {"precision": precision, "compiled": compiled} | more
+        entered.append(Contestant(", ".join(says), f"{PEERS}:{make}", given, settled))
+
+    nanogpt = {} if arguments.nanogpt is None else {"checkout": str(arguments.nanogpt.resolve())}
+    if nanogpt:
+        enter("nanoGPT", "nanogpt", "bfloat16" if cuda else "float32", **nanogpt)
+    if not cuda:
+        enter("Hugging Face", "huggingface", "float32")
+    enter("Hugging Face", "huggingface", "bfloat16")
+    if not cuda:
+        enter("Hugging Face", "huggingface", "bfloat16", settled=True)
+        for name, make in (("litgpt", "litgpt"), ("x-transformers", "x_transformers")):
+            enter(name, make, "float32")
+            enter(name, make, "bfloat16")
+        if arguments.compiled:
+            if nanogpt:
+                enter("nanoGPT", "nanogpt", "float32", compiled=True, **nanogpt)
+            enter("Hugging Face", "huggingface", "bfloat16", compiled=True)
+    for name, watching in (("no vital signs", None), ("vital signs", {})):
+        given = setup | {"compiled": cuda, "watching": watching}
+        entered.append(Contestant(f"pellucid, {name}", f"{OURS}:pellucid", given, settled=True))
+    only = arguments.only
+    return [c for c in entered if not only or any(part in c.name for part in only)]
+
+
+def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All turns of one shape, after parity."""
+    say(f"{shape.name}: {shape.said()}")
+    ids = write_ids(shape, arguments.text, folder / "ids.npy")
+    with started([weights_contestant(shape, folder)], arguments.threads):
+        pass  # the weights are written where it was made
+    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
+    with started(entered, arguments.threads) as workers:
+        facts = {worker.name: worker.facts for worker in workers[1:]}
+        check_parity(facts)
+        say("parity holds; one turn to warm up")
+        warm = {worker.name: worker.work(2) for worker in workers}
+        again = [worker.work(1).wall for worker in workers[1:]]
+        turns = in_turns(workers, arguments.turns, steps_for(again, arguments.seconds))
+        held = {worker.name: worker.held_bytes for worker in workers}
+    limits = best_of(turns.pop("limits"))
+    return {
+        "shape": as_json(shape),
+        "said": shape.said(),
+        "ids": ids,
+        "tokens": shape.tokens,
+        "flops": shape.flops,
+        "ln_vocab": math.log(shape.vocab),
+        "limits": limits,
+        "settled": [c.name for c in entered if c.settled],
+        "facts": facts,
+        "first_turn_seconds": {name: turn.wall for name, turn in warm.items()},
+        "held_bytes": held,
+        "summary": summary(turns, shape, limits),
+        "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
+        "ended": time.strftime("%H:%M:%S"),
+    }
+
+
+def weights_contestant(shape: Shape, folder: Path) -> Contestant:
+    """Whoever writes the weights that nanoGPT, Hugging Face and pellucid are given."""
+    setup = {"shape": as_json(shape), "folder": str(folder)}
+    return Contestant("weights", f"{PEERS}:weights", setup)
+
+
+def check_parity(facts: dict[str, dict[str, Any]]) -> None:
+    """Whether those with the same weights have the same loss.
+
+    Raises:
+        SystemExit: they have not; says whose and how far apart.
+    """
+    alike = {name: fact for name, fact in facts.items() if fact["same_weights"]}
+    if not alike:
+        return
+    reference, first = next(iter(alike.items()))
+    for name, fact in alike.items():
+        for key, bound in (
+            ("float32_loss", FLOAT32_TOLERANCE),
+            (
+                "first_loss",
+                FLOAT32_TOLERANCE if fact["precision"] == "float32" else BFLOAT16_TOLERANCE,
+            ),
+        ):
+            apart = abs(fact[key] - first["float32_loss"])
+            if not apart <= bound:
+                raise SystemExit(
+                    f"no parity: from the same weights, {name} has a {key} of {fact[key]:.6f} and "
+                    f"{reference} a float32_loss of {first['float32_loss']:.6f}, {apart:.2g} apart "
+                    f"where {bound:g} is allowed: what they compute is not the same, so their "
+                    "times are not compared"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""Training updates of other libraries, each in its own idiom and at its own best settings.
+
+Peers are run, never changed: nanoGPT from a checkout, the others as installed. Each loop is what
+the peer's own training script does in an update: forward, loss, backward, clip, step, gradients to
+None. `precision` "bfloat16" is torch's autocast, with float32 weights.
+
+Comes in: a shape, a folder with weights and ids, settings. Goes out: contestants for
+`benchmarks.worker`. It does not know each other's times.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.shapes import (
+    BETAS,
+    CHECKED,
+    CLIP_NORM,
+    EPS,
+    LEARNING_RATE,
+    WEIGHT_DECAY,
+    Feed,
+    Shape,
+)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Updates:
+    """So many updates of a model when called; what it is stands in `facts`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimiser: torch.optim.Optimizer,
+        shape: Shape,
+        folder: str,
+        *,
+        device: str,
+        precision: str,
+        same_weights: bool,
+    ) -> None:
+        self.loss, self.optimiser, self.precision = loss, optimiser, precision
+        self.device = device
+        self.parameters = list(model.parameters())
+        self.feed, self.step = Feed(shape, Path(folder) / "ids.npy", device), 0
+        ids, targets = self.feed.at(0)
+        first = ids[:CHECKED], targets[:CHECKED]
+        with torch.no_grad():
+            self.facts = {
+                "parameters": sum(parameter.numel() for parameter in self.parameters),
+                "products": products(model),
+                "precision": precision,
+                "same_weights": same_weights,
+                "float32_loss": float(loss(*first)),
+            }
+            with self.autocast():
+                self.facts["first_loss"] = float(loss(*first))
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        enabled = self.precision == "bfloat16"
+        return torch.autocast(self.device, torch.bfloat16, enabled=enabled)
+
+    def __call__(self, steps: int) -> dict[str, Any]:
+        loss = torch.zeros(())
+        for _ in range(steps):
+            ids, targets = self.feed.at(self.step)
+            with self.autocast():
+                loss = self.loss(ids, targets)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM)
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
+            self.step += 1
+        return {"loss": float(loss.detach())}
+
+
+def products(model: nn.Module) -> int:
+    """How many weights a token is multiplied with: all matrices but tables that are looked up."""
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    heads = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
+    looked_up = tables - heads
+    return sum(p.numel() for p in model.parameters() if p.ndim == 2 and id(p) not in looked_up)
+
+
+def nanogpt(
+    *,
+    shape: dict[str, Any],
+    folder: str,
+    checkout: str,
+    device: str,
+    precision: str,
+    compiled: bool,
+) -> Updates:
+    """nanoGPT's model, its `configure_optimizers`, its clipping."""
+    sys.path.insert(0, checkout)
+    from model import GPT, GPTConfig  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    allow_tf32(device)
+    model = GPT(
+        GPTConfig(
+            block_size=given.length,
+            vocab_size=given.vocab,
+            n_layer=given.layers,
+            n_head=given.heads,
+            n_embd=given.width,
+            dropout=0.0,
+            bias=True,
+        )
+    )
+    model.load_state_dict(for_nanogpt(read(folder)))
+    model.to(device)
+    # its own choice of kernel: fused on CUDA alone
+    optimiser = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device)
+    called = torch.compile(model) if compiled else model
+    return Updates(
+        model,
+        lambda ids, targets: called(ids, targets)[1],
+        optimiser,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        same_weights=True,
+    )
+
+
+def huggingface(
+    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
+) -> Updates:
+    """GPT2LMHeadModel with its own loss; no cache; AdamW in torch's fused kernel."""
+    from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    allow_tf32(device)
+    model = GPT2LMHeadModel.from_pretrained(folder).to(device).train()
+    called = torch.compile(model) if compiled else model
+
+    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+        return called(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
+
+    return plain(model, loss, given, folder, device, precision, same_weights=True)
+
+
+def litgpt(
+    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
+) -> Updates:
+    """litgpt's GPT with LayerNorm and a tied head; its positions are rotary; its chunked loss."""
+    from litgpt import GPT, Config  # pyright: ignore[reportMissingImports]
+    from litgpt.utils import chunked_cross_entropy  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    allow_tf32(device)
+    settings = Config(
+        block_size=given.length,
+        vocab_size=given.vocab,
+        padded_vocab_size=given.vocab,
+        n_layer=given.layers,
+        n_head=given.heads,
+        n_embd=given.width,
+        intermediate_size=4 * given.width,
+        parallel_residual=False,
+        attn_bias=True,
+        bias=True,
+        norm_class_name="LayerNorm",
+        mlp_class_name="GptNeoxMLP",
+    )
+    model = GPT(settings)
+    model.lm_head.weight = model.transformer.wte.weight
+    drawn(model)
+    model.to(device).train()
+    called = torch.compile(model) if compiled else model
+
+    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+        return chunked_cross_entropy(called(ids), targets)
+
+    return plain(model, loss, given, folder, device, precision, same_weights=False)
+
+
+def x_transformers(
+    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
+) -> Updates:
+    """x-transformers' decoder with learned positions, flash attention and a tied head."""
+    from x_transformers import (  # pyright: ignore[reportMissingImports]
+        Decoder,
+        TransformerWrapper,
+    )
+
+    given = Shape(**shape)
+    allow_tf32(device)
+    layers = Decoder(
+        dim=given.width,
+        depth=given.layers,
+        heads=given.heads,
+        attn_dim_head=given.width // given.heads,
+        attn_flash=True,
+    )
+    model = TransformerWrapper(
+        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
+    )
+    drawn(model)
+    model.to(device).train()
+    called = torch.compile(model) if compiled else model
+
+    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+        # as a row of classes per token: its own wrapper takes them along dimension 1, more slowly
+        return F.cross_entropy(called(ids).flatten(0, 1), targets.flatten())
+
+    return plain(model, loss, given, folder, device, precision, same_weights=False)
+
+
+def plain(
+    model: nn.Module,
+    loss: Loss,
+    shape: Shape,
+    folder: str,
+    device: str,
+    precision: str,
+    *,
+    same_weights: bool,
+) -> Updates:
+    """With AdamW as everybody has it: fused, matrices and tables decay, vectors do not."""
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
+        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
+    return Updates(
+        model,
+        loss,
+        optimiser,
+        shape,
+        folder,
+        device=device,
+        precision=precision,
+        same_weights=same_weights,
+    )
+
+
+def drawn(model: nn.Module) -> None:
+    """Weights as GPT-2 draws them, so that the first loss is near ln V."""
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        if parameter.ndim >= 2:
+            nn.init.normal_(parameter, std=0.02)
+
+
+def allow_tf32(device: str) -> None:
+    """What is left in float32 on a GPU, in its fast mode, as nanoGPT's script has it."""
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+
+def read(folder: str) -> dict[str, Tensor]:
+    """The shared weights, by their names in Hugging Face's GPT-2."""
+    from safetensors.torch import load_file
+
+    return load_file(Path(folder) / "model.safetensors")
+
+
+#: Matrices that lie as (in, out) there and as (out, in) in nanoGPT.
+_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+
+def for_nanogpt(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same weights as nanoGPT holds them: with the head's name, and linear layers turned."""
+    held = {
+        name: tensor.t().contiguous() if name.endswith(_TURNED) else tensor
+        for name, tensor in weights.items()
+    }
+    return held | {"lm_head.weight": held["transformer.wte.weight"]}
+
+
+def weights(*, shape: dict[str, Any], folder: str) -> Callable[[int], dict[str, Any]]:
+    """Write the weights that are shared, as Hugging Face's GPT-2 draws and saves them."""
+    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
+
+    given = Shape(**shape)
+    settings = GPT2Config(
+        vocab_size=given.vocab,
+        n_positions=given.length,
+        n_embd=given.width,
+        n_layer=given.layers,
+        n_head=given.heads,
+        # exact, as nanoGPT has it, and the fastest of those that transformers has on a CPU
+        activation_function="gelu",
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(1)
+    GPT2LMHeadModel(settings).save_pretrained(folder)
+    return lambda steps: {}

@@ -1,0 +1,88 @@
+"""Turns, medians and ratios of contestants, and the process that a contestant works in."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def benchmark_on_the_path() -> Any:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(ROOT))
+        yield
+
+
+def workers() -> Any:
+    return importlib.import_module("benchmarks.workers")
+
+
+def turn(wall: float, *, steps: int = 1, processor: float = 1.0) -> Any:
+    return workers().Turn(steps, wall, processor, 0, {})
+
+
+def test_seconds_are_of_a_step_and_the_median_over_turns() -> None:
+    turns = [turn(4.0, steps=2), turn(9.0, steps=2), turn(2.0, steps=2, processor=8.0)]
+    assert workers().seconds(turns) == 2.0
+    assert workers().seconds(turns, "processor") == 0.5
+
+
+def test_a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() -> None:
+    slow_machine = (1.0, 10.0, 1.0)
+    ours, theirs = [turn(s) for s in slow_machine], [turn(2 * s) for s in slow_machine]
+    assert workers().ratio(theirs, ours) == 2.0
+    # one round in which only the other was disturbed moves the mean, not the median
+    theirs[0] = turn(50.0)
+    assert workers().ratio(theirs, ours) == 2.0
+    assert workers().ratios(theirs, ours)[0] == 50.0
+
+
+def test_a_ratio_of_unequally_many_turns_is_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        workers().ratio([turn(1.0)], [turn(1.0), turn(1.0)])
+
+
+def test_who_goes_first_alternates() -> None:
+    told: list[str] = []
+
+    class Fake:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def work(self, steps: int) -> Any:
+            told.append(self.name)
+            return turn(1.0, steps=steps)
+
+    turns = workers().in_turns([Fake("a"), Fake("b"), Fake("c")], rounds=3, steps=7)
+    assert "".join(told) == "abccbaabc"
+    assert [one.steps for one in turns["b"]] == [7, 7, 7]
+
+
+def test_a_turn_is_as_long_as_wanted_but_at_least_one_step() -> None:
+    assert workers().steps_for([0.1, 0.2, 5.0], 1.0) == 5
+    assert workers().steps_for([3.0], 1.0) == 1
+
+
+def test_a_contestant_gets_no_setting_that_it_was_not_given() -> None:
+    given = {"PATH": "p", "MALLOC_TRIM_THRESHOLD_": "1", "OMP_NUM_THREADS": "9", "KMP_X": "1"}
+    assert workers().environment(given, 2) == {"PATH": "p", "OMP_NUM_THREADS": "2"}
+
+
+def test_a_contestant_works_in_its_own_process_and_says_what_it_found() -> None:
+    counting = workers().Contestant(
+        "counting",
+        "benchmarks.worker:made",
+        {"name": "operator:methodcaller", "setup": {"name": "__radd__"}},
+    )
+    with pytest.raises(SystemExit, match=r"counting failed: .*Traceback"):
+        workers().Worker(counting, 1)
+    sleeping = workers().Contestant(
+        "sleeping", "functools:partial", {"func": None}, environment={"THP_MEM_ALLOC_ENABLE": "1"}
+    )
+    with pytest.raises(SystemExit, match="sleeping failed"):
+        workers().Worker(sleeping, 1)
