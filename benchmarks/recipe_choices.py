@@ -35,6 +35,7 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid import config
+from pellucid.cli.machine import settle
 from pellucid.presets import find
 from pellucid.runs import train_config
 from pellucid.training import Evaluated, Event, StepFinished
@@ -188,12 +189,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="go on with this file (default: today's)")
     parser.add_argument("--show", action="store_true", help="train nothing, show the table")
     arguments = parser.parse_args()
+    settle()
     today = time.strftime("%Y-%m-%d")
     file: Path = arguments.results or RESULTS / f"recipe-choices-{today}.json"
     found: dict[str, Any] = {"runs": []}
     if file.exists():
         found = json.loads(file.read_text(encoding="utf-8"))
-    # nothing to train at all would be a misspelt beginning
     wanted = {
         name: settings
         for name, settings in changes_of(find(arguments.preset)).items()

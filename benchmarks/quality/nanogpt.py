@@ -1,7 +1,7 @@
 """nanoGPT's documented recipe for tiny Shakespeare on a CPU, as its README says it.
 
 Comes in: a checkout and a text. Goes out: seconds of its training command, and the exact loss of
-the model it ends with. It does not know pellucid.
+the model it keeps. It does not know pellucid.
 """
 
 from __future__ import annotations
