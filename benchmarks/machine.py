@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -53,6 +54,21 @@ def machine() -> dict[str, Any]:
     return found
 
 
+def available_bytes() -> int:
+    """Memory that a new process can have, as Linux estimates it."""
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError("/proc/meminfo has no MemAvailable")
+
+
+def has_cuda() -> bool:
+    """Whether torch can compute on a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def processor() -> str:
     """The processor's name."""
     file = Path("/proc/cpuinfo")
@@ -91,7 +107,7 @@ def header(
     """What stands above every file of results; `arguments` have the number of `threads`."""
     return {
         "date": datetime.now().strftime("%Y-%m-%d"),
-        "command": " ".join(("python -m", module, *given(parser, arguments))),
+        "command": shlex.join(("python", "-m", module, *given(parser, arguments))),
         "commit": commit(Path(__file__).parent.parent),
         "machine": machine(),
         "threads": arguments.threads,

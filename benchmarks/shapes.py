@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Of every contestant's update. A constant learning rate: nothing here is about learning well.
 LEARNING_RATE, BETAS, EPS, WEIGHT_DECAY, CLIP_NORM = 3e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+ADAMW = config.AdamW(learning_rate=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
 #: Rows of the first batch on which the losses of the same weights are compared.
 CHECKED = 2
 
@@ -77,9 +78,13 @@ class Shape:
         A token takes 6 (12 L d^2 + V d) for products with weights (the head's among them, though it
         is tied), and 6 L d (T + 1) for scores and sums over the keys that a causal query sees.
         """
-        layers, d = self.layers, self.width
-        products = 12 * layers * d * d + self.vocab * d
-        return self.tokens * (6 * products + 6 * layers * d * (self.length + 1))
+        attention = self.layers * self.width * (self.length + 1)
+        return self.tokens * 6 * (self.products + attention)
+
+    @property
+    def products(self) -> int:
+        """Weights that a token is multiplied with: 12 L d^2 + V d."""
+        return 12 * self.layers * self.width**2 + self.vocab * self.width
 
     def said(self) -> str:
         """The shape in a line."""

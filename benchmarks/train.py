@@ -13,7 +13,7 @@ CPU; on CUDA everybody is compiled.
 Parity comes first: the same weights go into nanoGPT, Hugging Face's model and pellucid, and their
 float32 losses on the first two rows must agree to 1e-4, those in bf16 to 2e-2, or nothing is
 measured. litgpt and x-transformers cannot take these weights (rotary positions; other projections):
-the table shows their parameters, and their first loss beside ln V.
+they must multiply a token with as many weights, and the table shows their first loss beside ln V.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file under
 benchmarks/results/. Building, checking and a first turn are left out of the times.
@@ -29,10 +29,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import best_of, commit, header, limits_contestant, versions, write
+from benchmarks.machine import (
+    available_bytes,
+    best_of,
+    commit,
+    has_cuda,
+    header,
+    limits_contestant,
+    versions,
+    write,
+)
 from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
-from benchmarks.train_table import summary, table
+from benchmarks.train_table import summary, tables
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
+from pellucid.counting import parameter_count
 
 HERE = Path(__file__).parent
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
@@ -61,6 +71,8 @@ def flags() -> argparse.ArgumentParser:
 def main() -> None:
     parser = flags()
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not has_cuda():
+        raise SystemExit("--device cuda: torch finds no such device here; leave it out for the CPU")
     found = header("benchmarks.train", parser, arguments)
     found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
@@ -70,7 +82,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found["shapes"][shape.name] = measure(shape, Path(folder), arguments)
     write(found, arguments.out, f"train-{arguments.device}")
-    print("\n\n".join(table(found, name) for name in found["shapes"]))
+    print(tables(found))
 
 
 def shapes(arguments: argparse.Namespace) -> list[Shape]:
@@ -129,13 +141,16 @@ def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> li
 def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of one shape, after parity."""
     say(f"{shape.name}: {shape.said()}")
+    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
+    if arguments.device == "cpu":
+        check_memory(shape, len(entered) - 1, available_bytes())
     ids = write_ids(shape, arguments.text, folder / "ids.npy")
     with started([weights_contestant(shape, folder)], arguments.threads):
         pass  # the weights are written where it was made
-    entered = [limits_contestant(arguments.device), *contestants(shape, folder, arguments)]
     with started(entered, arguments.threads) as workers:
         facts = {worker.name: worker.facts for worker in workers[1:]}
         check_parity(facts)
+        check_sizes(facts, shape)
         say("parity holds; one turn to warm up")
         warm = {worker.name: worker.work(2) for worker in workers}
         again = [worker.work(1).wall for worker in workers[1:]]
@@ -158,6 +173,34 @@ def measure(shape: Shape, folder: Path, arguments: argparse.Namespace) -> dict[s
         "turns": {name: [vars(turn) for turn in of] for name, of in turns.items()},
         "ended": time.strftime("%H:%M:%S"),
     }
+
+
+def check_sizes(facts: dict[str, dict[str, Any]], shape: Shape) -> None:
+    """Whether those with other weights multiply as many.
+
+    Raises:
+        SystemExit: they do not; says who.
+    """
+    for name, fact in facts.items():
+        if not fact["same_weights"] and fact["products"] != shape.products:
+            raise SystemExit(
+                f"{name} multiplies a token with {fact['products']:,} weights where the shape has "
+                f"{shape.products:,}: it is another model, so its time is not compared"
+            )
+
+
+def check_memory(shape: Shape, entered: int, available: int) -> None:
+    """Whether everybody fits into memory at once: weights, gradients and two moments each.
+
+    Raises:
+        SystemExit: they do not.
+    """
+    needed = entered * 16 * parameter_count(shape.model())
+    if needed > available:
+        raise SystemExit(
+            f"{entered} contestants of {shape.name} hold at least {needed / 1e9:.0f} GB at once, "
+            f"and {available / 1e9:.0f} GB are free: name fewer with --only, or a smaller shape"
+        )
 
 
 def weights_contestant(shape: Shape, folder: Path) -> Contestant:

@@ -31,7 +31,8 @@ from benchmarks.shapes import (
     Shape,
 )
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+#: From a model as it is called, compiled or not, and the ids and targets of a batch.
+Loss = Callable[[Any, Tensor, Tensor], Tensor]
 
 
 class Updates:
@@ -47,6 +48,7 @@ class Updates:
         *,
         device: str,
         precision: str,
+        compiled: bool,
         same_weights: bool,
     ) -> None:
         self.loss, self.optimiser, self.precision = loss, optimiser, precision
@@ -58,13 +60,15 @@ class Updates:
         with torch.no_grad():
             self.facts = {
                 "parameters": sum(parameter.numel() for parameter in self.parameters),
-                "products": products(model),
+                "products": products(model, shape.vocab),
                 "precision": precision,
                 "same_weights": same_weights,
-                "float32_loss": float(loss(*first)),
+                "float32_loss": float(loss(model, *first)),
             }
             with self.autocast():
-                self.facts["first_loss"] = float(loss(*first))
+                self.facts["first_loss"] = float(loss(model, *first))
+        # only now: other rows and no gradients would be compiled too
+        self.called = torch.compile(model) if compiled else model
 
     def autocast(self) -> AbstractContextManager[Any]:
         enabled = self.precision == "bfloat16"
@@ -75,7 +79,7 @@ class Updates:
         for _ in range(steps):
             ids, targets = self.feed.at(self.step)
             with self.autocast():
-                loss = self.loss(ids, targets)
+                loss = self.loss(self.called, ids, targets)
             loss.backward()
             nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM)
             self.optimiser.step()
@@ -84,11 +88,16 @@ class Updates:
         return {"loss": float(loss.detach())}
 
 
-def products(model: nn.Module) -> int:
-    """How many weights a token is multiplied with: all matrices but tables that are looked up."""
-    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    heads = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
-    looked_up = tables - heads
+def products(model: nn.Module, vocab: int) -> int:
+    """How many weights a token is multiplied with: all matrices but the table of positions.
+
+    The table of tokens is among them: it is the head too.
+    """
+    looked_up = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings != vocab
+    }
     return sum(p.numel() for p in model.parameters() if p.ndim == 2 and id(p) not in looked_up)
 
 
@@ -122,15 +131,15 @@ def nanogpt(
     model.to(device)
     # its own choice of kernel: fused on CUDA alone
     optimiser = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device)
-    called = torch.compile(model) if compiled else model
     return Updates(
         model,
-        lambda ids, targets: called(ids, targets)[1],
+        lambda called, ids, targets: called(ids, targets)[1],
         optimiser,
         given,
         folder,
         device=device,
         precision=precision,
+        compiled=compiled,
         same_weights=True,
     )
 
@@ -144,12 +153,20 @@ def huggingface(
     given = Shape(**shape)
     allow_tf32(device)
     model = GPT2LMHeadModel.from_pretrained(folder).to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return called(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
 
-    return plain(model, loss, given, folder, device, precision, same_weights=True)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=True,
+    )
 
 
 def litgpt(
@@ -179,12 +196,20 @@ def litgpt(
     model.lm_head.weight = model.transformer.wte.weight
     drawn(model)
     model.to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return chunked_cross_entropy(called(ids), targets)
 
-    return plain(model, loss, given, folder, device, precision, same_weights=False)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=False,
+    )
 
 
 def x_transformers(
@@ -206,53 +231,50 @@ def x_transformers(
         attn_flash=True,
     )
     model = TransformerWrapper(
-        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
+        num_tokens=given.vocab,
+        max_seq_len=given.length,
+        attn_layers=layers,
+        tie_embedding=True,
+        # as everybody's: its own would shrink the logits
+        tie_embedding_scale=1.0,
     )
     drawn(model)
     model.to(device).train()
-    called = torch.compile(model) if compiled else model
 
-    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         # as a row of classes per token: its own wrapper takes them along dimension 1, more slowly
         return F.cross_entropy(called(ids).flatten(0, 1), targets.flatten())
 
-    return plain(model, loss, given, folder, device, precision, same_weights=False)
+    return plain(
+        model,
+        loss,
+        given,
+        folder,
+        device=device,
+        precision=precision,
+        compiled=compiled,
+        same_weights=False,
+    )
 
 
-def plain(
-    model: nn.Module,
-    loss: Loss,
-    shape: Shape,
-    folder: str,
-    device: str,
-    precision: str,
-    *,
-    same_weights: bool,
-) -> Updates:
+def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -> Updates:
     """With AdamW as everybody has it: fused, matrices and tables decay, vectors do not."""
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPS, fused=True)
-    return Updates(
-        model,
-        loss,
-        optimiser,
-        shape,
-        folder,
-        device=device,
-        precision=precision,
-        same_weights=same_weights,
-    )
+    return Updates(model, loss, optimiser, shape, folder, **how)
 
 
 def drawn(model: nn.Module) -> None:
-    """Weights as GPT-2 draws them, so that the first loss is near ln V."""
+    """Weights as GPT-2 draws them, biases of zero, so that the first loss is near ln V."""
     torch.manual_seed(1)
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.ndim >= 2:
             nn.init.normal_(parameter, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
 
 
 def allow_tf32(device: str) -> None:

@@ -19,15 +19,13 @@ from typing import Any
 import torch
 
 from benchmarks.shapes import (
-    BETAS,
+    ADAMW,
     CHECKED,
     CLIP_NORM,
-    EPS,
-    LEARNING_RATE,
-    WEIGHT_DECAY,
     Feed,
     Shape,
 )
+from benchmarks.worker import memory
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.checkpoints.huggingface import open_published
@@ -54,6 +52,8 @@ class Updates:
         self.meter = Meter(job.settings.log_every, self.device)
         self.told: list[events.Event] = []
         self.facts = facts_of(job)
+        if job.plan.compile:
+            compile_blocks(job.model)
         self.watching, self.open = watching, ExitStack()
         self.observe: Callable[[events.Event], None] | None = None
 
@@ -135,29 +135,39 @@ def pellucid(
     watching: dict[str, Any] | None,
     shared: bool = True,
 ) -> Updates:
-    """With the shared weights, or with weights of its own draw."""
-    given, place = Shape(**shape), torch.device(device)
-    model = filled(folder) if shared else assemble(given.model(), seed=1)
-    model = model.to(place).train()
-    if compiled:
-        compile_blocks(model)
+    """On the shared ids, with the shared weights or with weights of its own draw."""
+    before, given = memory("VmRSS"), Shape(**shape)
     feed = Feed(given, Path(folder) / "ids.npy", "cpu")
 
     def batch(position: int, size: int) -> TokenBatch:
         ids, targets = feed.at(position // size)
         return TokenBatch(ids=ids, targets=targets, n_supervised=given.tokens)
 
-    adamw = config.AdamW(
-        learning_rate=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY
-    )
-    job = Job(
+    model = filled(folder) if shared else assemble(given.model(), seed=1)
+    updates = Updates(job_of(given, model, batch, device=device, compiled=compiled), watching)
+    updates.facts["bytes_before"] = before
+    return updates
+
+
+def job_of(
+    shape: Shape,
+    model: Transformer,
+    batch: Callable[[int, int], TokenBatch],
+    *,
+    device: str,
+    compiled: bool,
+) -> Job:
+    """What the loop would be handed, without evaluations, samples and checkpoints."""
+    place = torch.device(device)
+    model = model.to(place).train()
+    return Job(
         model=model,
         objective=NextToken(),
-        optimiser=assemble_optimiser(adamw, model.named_parameters()),
+        optimiser=assemble_optimiser(ADAMW, model.named_parameters()),
         schedule=lambda step: 1.0,
         settings=replace(
             find("gpt2").training,
-            batch_size=given.batch,
+            batch_size=shape.batch,
             accumulation=1,
             clip_norm=CLIP_NORM,
             log_every=10,
@@ -177,9 +187,8 @@ def pellucid(
         sample=never,
         save=never,
         facts={},
-        aside=Path(folder),
+        aside=Path(),
     )
-    return Updates(job, watching)
 
 
 def never(*_: object) -> Any:

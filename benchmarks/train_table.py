@@ -54,6 +54,11 @@ def summary(
     return found
 
 
+def tables(found: Mapping[str, Any]) -> str:
+    """Every shape's table."""
+    return "\n\n".join(table(found, name) for name in found["shapes"])
+
+
 def table(found: Mapping[str, Any], name: str) -> str:
     """A shape's results as Markdown, below a line that says what was run."""
     result = found["shapes"][name]
@@ -64,8 +69,8 @@ def table(found: Mapping[str, Any], name: str) -> str:
         "",
         limits_line(result["limits"]),
         "",
-        f"| | tokens/s | {ours} is faster by (range; by processor time) | share of peak | peak MB "
-        "| parameters | first loss | loss at the end |",
+        f"| | tokens/s | {ours or 'pellucid'} is faster by (range; by processor time) "
+        "| share of peak | peak MB | parameters | first loss | loss at the end |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for one, row in rows.items():
@@ -135,9 +140,13 @@ def notes(result: Mapping[str, Any]) -> str:
         f"Medians over {counted(len(turns), 'turn')} of {counted(turns[0]['steps'], 'update')}; "
         "ratios are medians of those round by round. FLOPs of an update: "
         f"{result['flops'] / 1e9:,.1f} G, that is 6 (12 L d^2 + V d) + 6 L d (T + 1) a token. "
-        "Where the first loss in float32 is one, the weights were the same. With the settings of "
-        f"pellucid's command line for its process: {'; '.join(result['settled'])}."
+        "Where the first loss in float32 is one, the weights were the same."
     )
+    if result["settled"]:
+        text += (
+            " With the settings of pellucid's command line for its process: "
+            f"{'; '.join(result['settled'])}."
+        )
     if others:
         text += (
             f" With weights of their own draw: {'; '.join(others)}; the loss of guessing is "

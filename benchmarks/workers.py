@@ -70,12 +70,12 @@ class Worker:
             "settled": contestant.settled,
         }
         # open as long as the process lives
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        self._printed = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", json.dumps(asked)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._printed,
             text=True,
             cwd=ROOT,
             env=environment(os.environ, threads) | contestant.environment,
@@ -96,15 +96,16 @@ class Worker:
         """End the process."""
         self._process.kill()
         self._process.communicate()
+        self._printed.close()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         said = json.loads(line) if line else {"error": f"exit code {self._process.wait()}"}
         if "error" in said:
+            self._printed.seek(0)
+            printed = self._printed.read()[-2000:]
             self.close()
-            self._said.seek(0)
-            printed = self._said.read()[-2000:]
             raise SystemExit(f"{self.name} failed: {said['error']}\n{printed}")
         return said
 

@@ -32,7 +32,7 @@ python -m benchmarks.diagnosis judge --split eval --out DIR
   For each class the codes that are right answers were written down before the evaluation.
 - **Cost**: probes took {check} s a run. Looks were made at their full rate (every 10 and every 25
   updates), which in trainings as small as these is {watching} of the time; what watching costs at
-  its default budget is measured by `benchmarks/watching.py`.
+  its default budget is measured by `benchmarks/vitals.py`.
 """
 
 AFTER = """Rules were computed from the same records. The tools of others that read logs were given

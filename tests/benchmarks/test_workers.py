@@ -43,7 +43,7 @@ def test_a_ratio_is_taken_round_by_round_so_that_a_slow_round_changes_nothing() 
 
 
 def test_a_ratio_of_unequally_many_turns_is_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match=r"zip.. argument 2 is longer"):
         workers().ratio([turn(1.0)], [turn(1.0), turn(1.0)])
 
 
@@ -73,16 +73,39 @@ def test_a_contestant_gets_no_setting_that_it_was_not_given() -> None:
     assert workers().environment(given, 2) == {"PATH": "p", "OMP_NUM_THREADS": "2"}
 
 
-def test_a_contestant_works_in_its_own_process_and_says_what_it_found() -> None:
-    counting = workers().Contestant(
-        "counting",
-        "benchmarks.worker:made",
-        {"name": "operator:methodcaller", "setup": {"name": "__radd__"}},
-    )
-    with pytest.raises(SystemExit, match=r"counting failed: .*Traceback"):
-        workers().Worker(counting, 1)
-    sleeping = workers().Contestant(
-        "sleeping", "functools:partial", {"func": None}, environment={"THP_MEM_ALLOC_ENABLE": "1"}
-    )
-    with pytest.raises(SystemExit, match="sleeping failed"):
-        workers().Worker(sleeping, 1)
+def contestant(what: str, **setup: Any) -> Any:
+    return workers().Contestant(what, f"tests.support.contestant:{what}", setup)
+
+
+def test_a_contestant_works_in_its_own_process_and_says_what_it_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    with workers().started([contestant("Counting", start=40)], threads=3) as (worker,):
+        assert worker.facts == {"threads": "3", "arenas": None, "torch": False}
+        first, second = worker.work(2), worker.work(5)
+    assert (first.found, first.steps) == ({"count": 42}, 2)
+    assert (second.found, second.steps) == ({"count": 47}, 5)
+    assert first.wall > 0
+    assert first.peak_bytes > 2**20
+
+
+def test_a_contestant_that_fails_is_named_with_its_error() -> None:
+    with (
+        workers().started([contestant("failing")], threads=1) as (worker,),
+        pytest.raises(SystemExit, match=r"(?s)failing failed: .*RuntimeError: no 3 steps today"),
+    ):
+        worker.work(3)
+
+
+def test_a_contestant_whose_process_dies_is_named_with_its_exit_code() -> None:
+    with (
+        workers().started([contestant("dying")], threads=1) as (worker,),
+        pytest.raises(SystemExit, match="dying failed: exit code 7"),
+    ):
+        worker.work(1)
+
+
+def test_a_contestant_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(SystemExit, match=r"(?s)unknown failed: .*AttributeError"):
+        workers().Worker(contestant("unknown"), 1)

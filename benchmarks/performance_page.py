@@ -1,0 +1,106 @@
+"""The tables and plots of docs/performance.md, from the newest results of each benchmark.
+
+    python -m benchmarks.performance_page
+
+Between `<!-- name -->` and `<!-- end -->` the page holds what the results say; the prose around it
+is written by hand. Where a benchmark has no results yet, the page says so, and the command.
+
+Comes in: the dated JSON files under benchmarks/results/. Goes out: docs/performance.md and the
+plots under docs/performance/. It measures nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workers import say
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True)
+class Section:
+    """What its files are called before the date, who makes Markdown of them, and the command."""
+
+    results: str
+    markdown: str
+    command: str
+
+
+#: By the mark in the page.
+SECTIONS = {
+    "train": Section(
+        "train-cpu", "benchmarks.train_table:tables", "benchmarks.train --nanogpt nanoGPT"
+    ),
+    "train-cuda": Section(
+        "train-cuda",
+        "benchmarks.train_table:tables",
+        "benchmarks.train --nanogpt nanoGPT --device cuda",
+    ),
+    "loss": Section("loss", "benchmarks.loss:tables", "benchmarks.loss"),
+    "loss-settled": Section("loss-settled", "benchmarks.loss:tables", "benchmarks.loss --settled"),
+    "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
+    "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
+}
+
+
+def main() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(filled(text, SECTIONS, RESULTS), encoding="utf-8")
+    say(f"wrote {PAGE.name}")
+    newest = newest_of("scale", RESULTS)
+    if newest is None:
+        return
+    from benchmarks.scale_page import draw
+
+    folder = PAGE.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for name, drawing in draw(read(newest)).items():
+        (folder / f"{name}.svg").write_text(drawing, encoding="utf-8")
+
+
+def filled(text: str, sections: Mapping[str, Section], results: Path) -> str:
+    """The page with every section as its newest results are.
+
+    Raises:
+        ValueError: the page has no place for a section, or more than one.
+    """
+    for name, section in sections.items():
+        mark = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        body = body_of(section, results)
+        text, found = re.subn(mark, lambda m, b=body: f"{m[1]}{b}\n{m[2]}", text, flags=re.S)
+        if found != 1:
+            raise ValueError(f"the page has {found} places for <!-- {name} -->, expected 1")
+    return text
+
+
+def body_of(section: Section, results: Path) -> str:
+    """A section's Markdown: its newest results, or that there are none."""
+    newest = newest_of(section.results, results)
+    if newest is None:
+        return f"Not measured yet: `python -m {section.command}` does it."
+    module, _, function = section.markdown.partition(":")
+    made: str = getattr(importlib.import_module(module), function)(read(newest))
+    return f"{made}\n\nAll numbers: `{newest.name}`."
+
+
+def newest_of(name: str, results: Path) -> Path | None:
+    """The newest dated file of results of that name."""
+    dated = sorted(results.glob(f"{name}-20[0-9][0-9]-[0-9][0-9]-[0-9][0-9].json"))
+    return dated[-1] if dated else None
+
+
+def read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
