@@ -48,6 +48,8 @@ def gpt2(
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,
+            # the same function as its default, in one kernel instead of eight operations
+            activation_function="gelu_pytorch_tanh",
             use_cache=False,
         )
     ).train()

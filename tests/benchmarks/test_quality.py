@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from pellucid import config
 from pellucid.presets import find
+from pellucid.text import Order
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,3 +146,29 @@ def test_a_change_is_compared_with_the_same_seed_alone() -> None:
         ]
     )
     assert "| other | +0.3000 | +0.5000, +0.1000 | 2.00 |" in shown
+
+
+class Bigrams(nn.Module):
+    """Logits from the token before alone, called as a Hugging Face model is."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, vocab_size)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(self, input_ids: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.table(input_ids))
+
+
+def test_the_peers_loss_is_of_every_token_after_the_first() -> None:
+    nats = part("quality.gpt2").total_nats(Bigrams(5), np.arange(100) % 5, 16)
+    assert nats == pytest.approx(99 * math.log(5))
+
+
+def test_the_peer_trains_for_its_seconds_and_learns() -> None:
+    gpt2, tokens, model = part("quality.gpt2"), np.arange(400) % 5, Bigrams(5)
+    order = Order(tokens, context_length=16, seed=1)
+    began = time.perf_counter()
+    assert gpt2.train(model, order, 0.5, 0.1, 4) > 3
+    assert time.perf_counter() - began >= 0.5
+    assert gpt2.total_nats(model, tokens, 16) < 399 * math.log(5) / 2
