@@ -9,7 +9,7 @@ import torch
 
 from pellucid.counting import parameter_count
 from pellucid.model import assemble
-from pellucid.presets import PRESETS, find
+from pellucid.presets import FAMILIES, PRESETS, find
 
 pytestmark = [
     pytest.mark.parity,
@@ -192,5 +192,5 @@ def test_preset_is_as_large_as_its_reference(name: str) -> None:
 
 
 def test_every_preset_with_a_reference_is_compared() -> None:
-    ours = {"nano", "nano-encoder", "nano-pair"}
+    ours = set(FAMILIES["pellucid"])
     assert set(PRESETS) - set(REFERENCES) == ours | {"transformer-base", "transformer-big"}

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,8 @@ from pellucid import config
 from pellucid.counting import parameter_count
 from pellucid.errors import ConfigError
 from pellucid.model import assemble
+from pellucid.objectives import NextToken
+from pellucid.optim import assemble_optimiser
 from pellucid.presets import (
     FAMILIES,
     GOALS,
@@ -22,6 +25,8 @@ from pellucid.presets import (
     find,
     find_goal,
 )
+from pellucid.text import Order
+from pellucid.training.step import update
 
 #: What the released checkpoints hold; BERT's without the head for the next sentence.
 PUBLISHED = {
@@ -52,6 +57,10 @@ PUBLISHED = {
 }
 #: What the paper says, in millions; no checkpoint of it was released.
 ROUNDED = {"transformer-base": 65, "transformer-big": 213}
+#: What this house's language models hold with all of their tokenizer's vocabulary.
+OURS = {"nano": 1_311_872, "small": 9_998_400, "medium": 33_563_136}
+#: Files of presets that nobody has published.
+OF_OUR_OWN = ("__init__", "table", "nano", "grown", "nano_stacks", "recipes", "objectives")
 #: Heads that are wider or narrower, all together, than the model.
 NOT_ITS_WIDTH = {"t5-1.1-small", "qwen3-0.6b", "gemma2-2b"}
 
@@ -76,6 +85,49 @@ def test_assembled_model_has_the_counted_parameters(name: str) -> None:
     assert count == parameter_count(find(name).model)
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_a_preset_of_ours_holds_what_is_said_and_learns_a_batch_by_heart(name: str) -> None:
+    run = find(name)
+    tokenizer = run.text.tokenizer
+    assert isinstance(tokenizer, config.BytePairs)
+    model = assemble(replace(run.model, vocab_size=tokenizer.vocab_size), seed=0)
+    assert sum(parameter.numel() for parameter in model.parameters()) == OURS[name]
+    order = Order(np.arange(33), context_length=32, seed=0)
+    optimiser = assemble_optimiser(run.optimiser, model.named_parameters())
+    losses = [
+        update(
+            model,
+            NextToken(),
+            optimiser,
+            order.batch(0, 1),
+            factor=1.0,
+            clip_norm=run.training.clip_norm,
+            blocked=torch.zeros(()),
+            accumulation=1,
+            device=torch.device("cpu"),
+            precision="float32",
+        ).parts["loss_nats"]
+        for _ in range(6)
+    ]
+    assert losses[-1] < losses[0] - 3
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_counted_parameters_of_a_preset_of_ours_are_those(name: str) -> None:
+    run = find(name)
+    tokenizer = run.text.tokenizer
+    assert isinstance(tokenizer, config.BytePairs)
+    counted = replace(run.model, vocab_size=tokenizer.vocab_size)
+    assert parameter_count(counted) == OURS[name]
+
+
+def test_the_larger_presets_are_nano_in_other_sizes() -> None:
+    for name in ("small", "medium"):
+        changed = diff(find("nano"), find(name))
+        kinds = [path for path in changed if path.endswith((".kind", ".activation", ".tied"))]
+        assert kinds == []
+
+
 def test_every_preset_of_a_published_model_has_its_published_size_checked() -> None:
     assert set(PRESETS) - set(PUBLISHED) - set(ROUNDED) == set(FAMILIES["pellucid"])
 
@@ -89,7 +141,7 @@ def test_families_hold_every_preset_once() -> None:
 def test_every_family_says_where_its_numbers_are_from() -> None:
     folder = Path(pellucid.presets.__file__).parent
     for file in sorted(folder.glob("*.py")):
-        if file.stem in ("__init__", "table", "nano", "nano_stacks", "recipes", "objectives"):
+        if file.stem in OF_OUR_OWN:
             continue
         head = file.read_text("utf-8").split('"""')[1]
         assert re.search(r"et al\. \d{4}|Team \d{4}", head), file.name

@@ -15,6 +15,7 @@ from pellucid.errors import ConfigError
 from pellucid.presets.bert import BERT_BASE, BERT_LARGE, MINILM_L6
 from pellucid.presets.gemma import GEMMA2_2B
 from pellucid.presets.gpt2 import GPT2, GPT2_LARGE, GPT2_MEDIUM, GPT2_XL
+from pellucid.presets.grown import MEDIUM, SMALL
 from pellucid.presets.llama import LLAMA2_7B, LLAMA3_2_1B, LLAMA3_8B
 from pellucid.presets.mistral import MISTRAL_7B
 from pellucid.presets.nano import NANO
@@ -27,7 +28,13 @@ from pellucid.presets.transformer import TRANSFORMER_BASE, TRANSFORMER_BIG
 
 #: The presets of each family, the oldest first after our own.
 FAMILIES: Mapping[str, Mapping[str, Run]] = {
-    "pellucid": {"nano": NANO, "nano-encoder": NANO_ENCODER, "nano-pair": NANO_PAIR},
+    "pellucid": {
+        "nano": NANO,
+        "small": SMALL,
+        "medium": MEDIUM,
+        "nano-encoder": NANO_ENCODER,
+        "nano-pair": NANO_PAIR,
+    },
     "Transformer": {"transformer-base": TRANSFORMER_BASE, "transformer-big": TRANSFORMER_BIG},
     "BERT": {"bert-base": BERT_BASE, "bert-large": BERT_LARGE, "minilm-l6": MINILM_L6},
     "GPT-2": {

@@ -1,0 +1,147 @@
+"""How long until another trainer's final loss, and how much lower at its time?
+
+    python -m benchmarks.quality --nanogpt PATH --text input.txt
+    python -m benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw
+    python -m benchmarks.quality --tune
+
+Two races, each where its texts are given. nanoGPT runs its documented CPU recipe for tiny
+Shakespeare. Hugging Face's GPT-2 has the shape of a preset of ours and gets its token ids, its
+learning rate and batch size picked from a grid on another text (`--tune`: the documentation in
+Python's standard library). Then our presets run as they are, untouched but for `--minutes`, so that
+the whole command takes a quarter of the peer's time and all of it. Neither text was used to choose
+anything in a preset: those were chosen by `benchmarks.recipe_choices`.
+
+All models are measured alike: every token of the same held-out text after the first, in windows of
+the model's own context that do not overlap, in bits per byte of the text. Our seconds are of whole
+commands, preparing the text included; a peer's are of its training (nanoGPT's with its start).
+
+Comes in: texts, and a checkout of nanoGPT. Goes out: tables, and dated JSON files under
+benchmarks/results/. The packages `torch`, `pellucid` and (for the second race) `transformers` are
+those of the interpreter that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import header
+from benchmarks.quality.nanogpt import cut, nanogpt
+from benchmarks.quality.ours import Contestant, Track, race
+from benchmarks.quality.page import table
+from benchmarks.quality.tuning import chosen, one_training, tune
+from benchmarks.workers import say
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def main() -> None:
+    arguments = parsed()
+    results: dict[str, Any] = header(["benchmarks.quality", *sys.argv[1:]], arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        if arguments.tune:
+            kind = "quality-peer"
+            results |= tune(arguments.preset, arguments.seconds, scratch, arguments.threads)
+        else:
+            kind = "quality"
+            races = {}
+            if arguments.nanogpt is not None:
+                races["nanoGPT"] = against_nanogpt(arguments, scratch)
+            if arguments.train is not None:
+                races["GPT-2"] = against_gpt2(arguments, scratch)
+            results["races"] = races
+    results["load_after"] = os.getloadavg()[0]
+    file = RESULTS / f"{kind}-{results['date']}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    say(f"written: {file}")
+    print(json.dumps(results, indent=1) if arguments.tune else table(results))
+
+
+def parsed() -> argparse.Namespace:
+    """The flags; refused where they are half a race."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quality",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
+    parser.add_argument("--text", type=Path, help="tiny Shakespeare, or another text")
+    parser.add_argument("--train", type=Path, help="a text for the race against GPT-2")
+    parser.add_argument("--held-out", type=Path, help="what is measured in that race")
+    parser.add_argument("--tune", action="store_true", help="pick GPT-2's rate and batch size")
+    parser.add_argument("--preset", default="small", help="of the race against GPT-2")
+    parser.add_argument("--seconds", type=float, default=100, help="of GPT-2's training")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.25, 1], help="of their time")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of ours")
+    parser.add_argument("--peer-seeds", type=int, nargs="+", default=[1], help="of GPT-2")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    for one, other in (("nanogpt", "text"), ("train", "held_out")):
+        if (getattr(arguments, one) is None) != (getattr(arguments, other) is None):
+            parser.error(f"--{one} and --{other.replace('_', '-')} belong together")
+    if not (arguments.nanogpt or arguments.train or arguments.tune):
+        parser.error("nothing to do: give --nanogpt and --text, --train and --held-out, or --tune")
+    return arguments
+
+
+def against_nanogpt(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """`nano`, with its own tokens and with nanoGPT's, which are characters."""
+    train, held_out = cut(arguments.text.resolve(), scratch)
+    track = Track(train, held_out, scratch, arguments.threads)
+    peer = nanogpt(
+        arguments.nanogpt.resolve(), arguments.text.resolve(), held_out, scratch, arguments.threads
+    )
+    contestants = [
+        Contestant("nano", "nano"),
+        Contestant("nano, characters", "nano", ("--set", "text.tokenizer=Characters")),
+    ]
+    ready = {each: track.start_up(each)[0] for each in contestants}
+    text = held_out.read_text(encoding="utf-8")
+    return {
+        "peer": {**peer, "losses": [peer["bits_per_byte"]]},
+        "bytes_per_character": len(text.encode()) / len(text),
+        **race(track, peer, ready, arguments.shares, arguments.seeds),
+    }
+
+
+def against_gpt2(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """One preset, and GPT-2 in its shape at the rate and batch size that `--tune` has picked."""
+    choice = chosen(RESULTS, arguments.preset)
+    track = Track(
+        arguments.train.resolve(), arguments.held_out.resolve(), scratch, arguments.threads
+    )
+    ours = Contestant(arguments.preset, arguments.preset)
+    start_up, run = track.start_up(ours)
+    setup = {
+        "run": str(run),
+        "held_out": str(track.held_out),
+        "seconds": arguments.seconds,
+        "learning_rate": choice["learning_rate"],
+        "batch_size": choice["batch_size"],
+    }
+    found = [one_training(setup | {"seed": s}, track.threads) for s in arguments.peer_seeds]
+    losses = [each["bits_per_byte"] for each in found]
+    peer = {
+        "name": "GPT-2",
+        "seconds": arguments.seconds,
+        "bits_per_byte": math.fsum(losses) / len(losses),
+        "losses": losses,
+        **choice,
+        **{key: found[0][key] for key in ("parameters", "our_parameters", "transformers")},
+        "updates": [each["updates"] for each in found],
+    }
+    return {
+        "peer": peer,
+        **race(track, peer, {ours: start_up}, arguments.shares, arguments.seeds),
+    }
+
+
+if __name__ == "__main__":
+    main()

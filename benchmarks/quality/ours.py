@@ -1,0 +1,132 @@
+"""pellucid's side of a race: the command that a user would type, by the clock of its whole.
+
+Comes in: a contestant, a text, a time in which its whole command has to be done. Goes out: seconds
+of the command, and the loss on held-out text. It does not know who it races against.
+
+The rule for `--minutes`, which counts training alone: the time that is to be kept, less what the
+same command takes for a single update (start-up, preparing the text, evaluating, saving, a sample).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workers import environment, say
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A name for the table, a preset, and the flags that are added to it."""
+
+    name: str
+    preset: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Track:
+    """What all runs of a race have alike: the texts, the threads, and where runs are written."""
+
+    train: Path
+    held_out: Path
+    scratch: Path
+    threads: int
+
+    def start_up(self, contestant: Contestant) -> tuple[float, Path]:
+        """Seconds of the whole command where it trains for one update, and the run it leaves.
+
+        Done twice, and the second counts: the first compiles what is compiled once on a machine.
+        """
+        for number in (1, 2):
+            out = self.scratch / f"{contestant.name}, one update, {number}"
+            seconds, _ = self._train(contestant, ["--steps", "1"], out)
+        say(f"{contestant.name}: {seconds:.1f} s but for training")
+        return seconds, out
+
+    def run(
+        self, contestant: Contestant, *, keep_to: float, start_up: float, seed: int
+    ) -> dict[str, Any]:
+        """One run whose whole command is to take `keep_to` seconds."""
+        minutes = (keep_to - start_up) / 60
+        found: dict[str, Any] = {"seed": seed, "keep_to_seconds": keep_to, "minutes": minutes}
+        if minutes <= 0:
+            return found | {"problem": "start-up alone takes longer"}
+        out = self.scratch / f"{contestant.name}, {keep_to:.0f} s, seed {seed}"
+        flags = ["--minutes", f"{minutes:.4f}", "--seed", str(seed)]
+        seconds, said = self._train(contestant, flags, out)
+        words = ["evaluate", str(out), str(self.held_out), "--json"]
+        loss = json.loads(call_pellucid(words, self.scratch, self.threads)[1])["bits_per_byte"]
+        say(
+            f"{contestant.name}, seed {seed}: {loss:.4f} bits per byte in {seconds:.1f} s "
+            f"(to be kept: {keep_to:.1f} s)"
+        )
+        updates = json.loads(said)["step"]
+        return found | {"seconds": seconds, "bits_per_byte": loss, "updates": updates}
+
+    def _train(self, contestant: Contestant, flags: list[str], out: Path) -> tuple[float, str]:
+        words = ["train", str(self.train), "--preset", contestant.preset, *contestant.flags]
+        words += [*flags, "--out", str(out), "--json"]
+        return call_pellucid(words, self.scratch, self.threads)
+
+
+def call_pellucid(words: Sequence[str], folder: Path, threads: int) -> tuple[float, str]:
+    """Wall seconds and standard output of `pellucid` with these words."""
+    command = [sys.executable, "-m", "pellucid", *words]
+    kept = folder / "cache"
+    # each command prepares its text itself
+    shutil.rmtree(kept / "text", ignore_errors=True)
+    return call(command, folder, threads, {"PELLUCID_CACHE": str(kept)})
+
+
+def call(
+    words: Sequence[str], folder: Path, threads: int, more: Mapping[str, str] | None = None
+) -> tuple[float, str]:
+    """Wall seconds and standard output of a command, without anybody's settings but these.
+
+    Raises:
+        SystemExit: the command failed; with what it said.
+    """
+    started = time.perf_counter()
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(os.environ, threads) | (more or {}),
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return time.perf_counter() - started, done.stdout
+
+
+def race(
+    track: Track,
+    peer: Mapping[str, Any],
+    ready: Mapping[Contestant, float],
+    shares: Sequence[float],
+    seeds: Sequence[int],
+) -> dict[str, Any]:
+    """Every contestant in every share of the peer's time, seed after seed.
+
+    `ready`: the contestants, each with the seconds of its start-up.
+    """
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {
+        each.name: {str(share): [] for share in shares} for each in ready
+    }
+    for share in shares:
+        keep_to = share * peer["seconds"]
+        for seed in seeds:
+            for each, start_up in ready.items():
+                found = track.run(each, keep_to=keep_to, start_up=start_up, seed=seed)
+                runs[each.name][str(share)].append(found)
+    return {"start_up_seconds": {each.name: took for each, took in ready.items()}, "runs": runs}

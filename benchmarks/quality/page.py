@@ -1,0 +1,61 @@
+"""The races as Markdown tables.
+
+Comes in: results. Goes out: text. It does not know how they were found.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+
+def table(results: dict[str, Any]) -> str:
+    """A table for each race, and what was reached in the least share of the peer's time."""
+    return "\n\n".join(one(found) for found in results["races"].values())
+
+
+def one(race: dict[str, Any]) -> str:
+    """One race; `time` is the median over seeds of whole commands against the peer's."""
+    peer = race["peer"]
+    lines = [
+        "| | seconds | time | bits per byte, mean | of each seed | nats per byte, mean | updates |",
+        "|---|---|---|---|---|---|---|",
+        row(peer["name"], [peer["seconds"]], peer["seconds"], peer["losses"], peer.get("updates")),
+    ]
+    for name, shares in race["runs"].items():
+        for share, runs in shares.items():
+            where = f"{name}, to be kept: {float(share):g} of the time"
+            done = [run for run in runs if "problem" not in run]
+            if len(done) < len(runs):
+                start_up = race["start_up_seconds"][name]
+                lines.append(f"| {where} | start-up alone takes {start_up:.1f} | | | | | |")
+                continue
+            lines.append(
+                row(
+                    where,
+                    [run["seconds"] for run in done],
+                    peer["seconds"],
+                    [run["bits_per_byte"] for run in done],
+                    [run["updates"] for run in done],
+                )
+            )
+    return "\n".join(lines)
+
+
+def row(
+    name: str, seconds: list[float], whole: float, losses: list[float], updates: list[int] | None
+) -> str:
+    """One line of the table."""
+    mean = statistics.mean(losses)
+    return (
+        f"| {name} | {span(seconds, '.1f')} | {statistics.median(seconds) / whole:.2f} | "
+        f"{mean:.4f} | {', '.join(f'{loss:.4f}' for loss in losses)} | "
+        f"{mean * math.log(2):.4f} | {span(updates, 'd') if updates else ''} |"
+    )
+
+
+def span(values: list[Any], form: str) -> str:
+    """The least and the most."""
+    least, most = format(min(values), form), format(max(values), form)
+    return least if least == most else f"{least} to {most}"

@@ -1,0 +1,91 @@
+"""The learning rate and batch size of the peer, picked on a text that no race is run on.
+
+Comes in: a preset whose shape and ids the peer gets, and seconds for each training. Goes out: each
+training of the grid, and the best; or what an earlier tuning has picked. It knows no race.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality.ours import call_pellucid
+from benchmarks.workers import Contestant, say, started
+
+RATES = (0.001, 0.002, 0.004, 0.008)
+BATCH_SIZES = (8, 16)
+
+
+def tune(preset: str, seconds: float, scratch: Path, threads: int) -> dict[str, Any]:
+    """Train once at each rate with the smaller batch, then with the larger one at the best of them
+    and its neighbours; more rates where the best is at an end of the grid.
+    """
+    out = scratch / "ids"
+    words = ["train", "--preset", preset, "--steps", "1", "--out", str(out), "--json"]
+    call_pellucid(words, scratch, threads)
+    runs: list[dict[str, Any]] = []
+
+    def tried(rate: float, batch_size: int) -> None:
+        if any((run["learning_rate"], run["batch_size"]) == (rate, batch_size) for run in runs):
+            return
+        point = {"learning_rate": rate, "batch_size": batch_size}
+        setup = {"run": str(out), "held_out": None, "seconds": seconds, "seed": 1, **point}
+        runs.append(point | one_training(setup, threads))
+
+    def best() -> dict[str, Any]:
+        return min(runs, key=lambda run: run["bits_per_byte"])
+
+    for rate in RATES:
+        tried(rate, BATCH_SIZES[0])
+    while (at := best()["learning_rate"]) in (least_of(runs), most_of(runs)) and len(runs) < 8:
+        tried(at / 2 if at == least_of(runs) else at * 2, BATCH_SIZES[0])
+    for rate in (at, at * 2, at / 2):
+        tried(rate, BATCH_SIZES[1])
+    choice = {key: best()[key] for key in ("learning_rate", "batch_size")}
+    return {"preset": preset, "seconds": seconds, "runs": runs, "choice": choice}
+
+
+def least_of(runs: list[dict[str, Any]]) -> float:
+    """The lowest rate that was tried."""
+    return min(run["learning_rate"] for run in runs)
+
+
+def most_of(runs: list[dict[str, Any]]) -> float:
+    """The highest rate that was tried."""
+    return max(run["learning_rate"] for run in runs)
+
+
+def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
+    """GPT-2 trained once, in a process of its own with our allocator settings."""
+    contestant = Contestant(
+        name="GPT-2",
+        make="benchmarks.quality.gpt2:gpt2",
+        setup=setup,
+        settled=True,
+        environment={"THP_MEM_ALLOC_ENABLE": "1"},
+    )
+    with started([contestant], threads) as (worker,):
+        turn = worker.work(1)
+    rate, batch_size = setup["learning_rate"], setup["batch_size"]
+    say(
+        f"GPT-2, rate {rate:g}, batches of {batch_size}, seed {setup['seed']}: "
+        f"{turn.found['bits_per_byte']:.4f} bits per byte after {turn.found['updates']} updates"
+    )
+    return dict(turn.found)
+
+
+def chosen(folder: Path, preset: str) -> dict[str, Any]:
+    """What the newest tuning for a preset's shape has picked.
+
+    Raises:
+        SystemExit: there is none; says how to make one.
+    """
+    for file in sorted(folder.glob("quality-peer-*.json"), reverse=True):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found["preset"] == preset:
+            return {**found["choice"], "tuned_on": file.name}
+    raise SystemExit(
+        f"GPT-2 has not been tuned in the shape of {preset}: "
+        f"first run python -m benchmarks.quality --tune --preset {preset}"
+    )

@@ -1,0 +1,233 @@
+"""Which choices of a recipe are worth having? One change at a time, in pairs of equal seeds.
+
+    python -m benchmarks.recipe_choices
+    python -m benchmarks.recipe_choices --preset small --updates 120 --only rates
+
+Each run is a preset of ours with a few settings changed, trained for as many tokens as the preset
+unchanged with the same seed, on the documentation in Python's standard library: the default corpus,
+which is not among the texts that `benchmarks.quality` reports on. What counts is the difference of
+held-out bits per byte, run by run of the same seed; differences within their own spread are none.
+Processor time of an update is beside it, since equal tokens are not equal time. The runs are short
+(the schedule comes to its end within them), so they say what helps early.
+
+What a file of results has already is not trained again: more seeds and more changes are added to it
+later. A run is known by its whole config, so that a preset that has changed is a new baseline.
+
+Comes in: which preset, changes, seeds and length. Goes out: a Markdown table, and a dated JSON file
+under benchmarks/results/. It does not know which choice wins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.machine import machine
+from pellucid import config
+from pellucid.cli.machine import settle
+from pellucid.presets import find
+from pellucid.runs import train_config
+from pellucid.training import Evaluated, Event, StepFinished
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def adamw(rate: float) -> str:
+    """AdamW for everything, with the other numbers of nano's."""
+    return (
+        f'optimiser={{kind = "AdamW", learning_rate = {rate}, betas = [0.9, 0.95], '
+        "eps = 1e-8, weight_decay = 0.1}"
+    )
+
+
+def gated(run: config.Run) -> str:
+    """SwiGLU of as many weights: three matrices of two thirds of the width, in steps of 8."""
+    stack = run.model.decoder
+    assert stack is not None
+    width = round(stack.feed_forward.d_ff * 2 / 3 / 8) * 8
+    kind = f'kind = "GatedMLP", d_ff = {width}, activation = "silu", bias = false'
+    return f"model.decoder.feed_forward={{{kind}}}"
+
+
+def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
+    """The settings of each change to `run`, by its name; of the first there are none."""
+    muon, rows = run.optimiser, run.training.batch_size
+    assert isinstance(muon, config.Muon)
+
+    def rates(hidden: float, rest: float) -> tuple[str, ...]:
+        return (
+            f"optimiser.learning_rate={muon.learning_rate * hidden}",
+            f"optimiser.rest.learning_rate={muon.rest.learning_rate * rest}",
+        )
+
+    norm = 'kind = "RMSNorm", eps = 1e-6'
+    return {
+        "as it is": (),
+        "rates: both x 1/2": rates(0.5, 0.5),
+        "rates: both x 2": rates(2, 2),
+        "rates: embeddings x 1/2": rates(1, 0.5),
+        "AdamW 0.002": (adamw(0.002),),
+        "AdamW 0.004": (adamw(0.004),),
+        "AdamW 0.008": (adamw(0.008),),
+        "positions: learned": ("model.decoder.positions=Learned",),
+        "QK-norm": (f"model.decoder.attention.qk_norm={{{norm}}}",),
+        "feed-forward: GELU": ("model.decoder.feed_forward.activation=gelu",),
+        "feed-forward: SwiGLU": (gated(run),),
+        "output projections: plain": ("model.initialisation.outputs=plain",),
+        "output projections: / sqrt(2 layers)": ("model.initialisation.outputs=depth_scaled",),
+        "head: not tied": ("model.embedding.tied=false",),
+        "head: soft cap 15": ("model.head.soft_cap=15.0",),
+        "schedule: cosine": ('schedule={kind = "Cosine", warm_up = 0.02, final = 0.0}',),
+        "schedule: stable, then down for 0.4": (
+            'schedule={kind = "WarmUpStableDecay", warm_up = 0.02, decay = 0.4, final = 0.0}',
+        ),
+        "batch: x 1/2": (f"training.batch_size={rows // 2}",),
+        "batch: x 2": (f"training.batch_size={rows * 2}",),
+    }
+
+
+def run_for(preset: str, settings: tuple[str, ...], seed: int, updates: int) -> config.Run:
+    """The preset with those settings, for the tokens of `updates` of its own updates."""
+    base = find(preset)
+    tokens = updates * base.training.batch_size * base.model.context_length
+    run = config.run_from_table({"base": preset}, find, settings)
+    training = replace(
+        run.training,
+        budget=config.Tokens(count=tokens),
+        evaluate_every=10**9,
+        checkpoint_every=10**9,
+    )
+    return replace(run, seed=seed, training=training)
+
+
+def known_by(run: config.Run) -> str:
+    """The first digits of the hash of a whole config, seed and length included."""
+    return hashlib.sha256(config.run_to_toml(run).encode()).hexdigest()[:16]
+
+
+def trained(run: config.Run) -> dict[str, Any]:
+    """The held-out loss of a run after training, and what an update took of the processor."""
+    clock: list[float] = []
+    losses: list[float] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, StepFinished):
+            clock.append(time.process_time())
+        if isinstance(event, Evaluated):
+            losses.append(dict(event.measures)["bits_per_byte"])
+
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        train_config(run, name="choice", out=out, observers=[watch], show=False)
+    steps = [after - before for before, after in pairwise(clock)]
+    return {
+        "bits_per_byte": losses[-1],
+        "updates": len(clock),
+        "processor_seconds_per_update": statistics.median(steps),
+    }
+
+
+def table(cells: list[dict[str, Any]]) -> str:
+    """Each change against the preset as it is, over the seeds that both have."""
+    lines = []
+    for preset, tokens in dict.fromkeys((cell["preset"], cell["tokens"]) for cell in cells):
+        here = [cell for cell in cells if (cell["preset"], cell["tokens"]) == (preset, tokens)]
+        base = {cell["seed"]: cell for cell in here if cell["change"] == "as it is"}
+        if not base:
+            continue
+        own = [cell["bits_per_byte"] for cell in base.values()]
+        lines += [
+            f"`{preset}`, {tokens:,} tokens; as it is {statistics.mean(own):.4f} bits per byte "
+            f"(seeds {min(own):.4f} to {max(own):.4f})\n",
+            "| change | difference in bits per byte, mean of pairs | of each seed | "
+            "processor time of the whole |",
+            "|---|---|---|---|",
+        ]
+        for change in dict.fromkeys(cell["change"] for cell in here):
+            pairs = [
+                (cell, base[cell["seed"]])
+                for cell in here
+                if cell["change"] == change and cell["seed"] in base
+            ]
+            if change == "as it is" or not pairs:
+                continue
+            gaps = [cell["bits_per_byte"] - same["bits_per_byte"] for cell, same in pairs]
+            times = [seconds(cell) / seconds(same) for cell, same in pairs]
+            each = ", ".join(f"{gap:+.4f}" for gap in gaps)
+            lines.append(
+                f"| {change} | {statistics.mean(gaps):+.4f} | {each} | "
+                f"{statistics.median(times):.2f} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def seconds(cell: dict[str, Any]) -> float:
+    """Processor time of all updates of a run."""
+    return cell["updates"] * cell["processor_seconds_per_update"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", default="nano")
+    parser.add_argument("--updates", type=int, default=150, help="of the preset's own batch")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="+", default=[""], help="beginnings of changes")
+    parser.add_argument("--results", type=Path, help="go on with this file (default: today's)")
+    parser.add_argument("--show", action="store_true", help="train nothing, show the table")
+    arguments = parser.parse_args()
+    settle()
+    today = time.strftime("%Y-%m-%d")
+    file: Path = arguments.results or RESULTS / f"recipe-choices-{today}.json"
+    found: dict[str, Any] = {"runs": []}
+    if file.exists():
+        found = json.loads(file.read_text(encoding="utf-8"))
+    wanted = {
+        name: settings
+        for name, settings in changes_of(find(arguments.preset)).items()
+        if name == "as it is" or name.startswith(tuple(arguments.only))
+    }
+    done = {cell["known_by"] for cell in found["runs"]}
+    for seed in () if arguments.show else arguments.seeds:
+        for name, settings in wanted.items():
+            run = run_for(arguments.preset, settings, seed, arguments.updates)
+            if known_by(run) in done:
+                continue
+            cell = {
+                "preset": arguments.preset,
+                "change": name,
+                "settings": settings,
+                "seed": seed,
+                "tokens": run.training.budget.count,
+                "known_by": known_by(run),
+                **trained(run),
+                "date": time.strftime("%Y-%m-%d"),
+                "threads": torch.get_num_threads(),
+            }
+            found["runs"].append(cell)
+            found["machine"] = machine()
+            file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(
+                f"{time.strftime('%H:%M:%S')} {arguments.preset}, {name}, seed {seed}: "
+                f"{cell['bits_per_byte']:.4f} bits per byte",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(table(found["runs"]))
+
+
+if __name__ == "__main__":
+    main()

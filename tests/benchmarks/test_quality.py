@@ -1,0 +1,174 @@
+"""Races and choices: what is compared is what is said, and the peer is tuned until it is best."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pellucid import config
+from pellucid.presets import find
+from pellucid.text import Order
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def benchmark_on_the_path() -> Any:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(ROOT))
+        yield
+
+
+def part(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def test_a_text_is_cut_where_nanogpt_cuts_it(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("é\r\nabcdefghijklmnopqrst", encoding="utf-8", newline="")
+    first, rest = part("quality.nanogpt").cut(text, tmp_path)
+    whole = text.read_text(encoding="utf-8")
+    assert len(first.read_text(encoding="utf-8")) == int(len(whole) * 0.9)
+    assert (first.read_bytes() + rest.read_bytes()).decode() == whole
+
+
+def test_minutes_are_what_start_up_leaves_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def call(words: list[str], *_: Any) -> tuple[float, str]:
+        asked.append(words)
+        return 30.0, json.dumps({"step": 7, "bits_per_byte": 2.0})
+
+    ours = part("quality.ours")
+    monkeypatch.setattr(ours, "call_pellucid", call)
+    track = ours.Track(tmp_path, tmp_path, tmp_path, threads=1)
+    nano = ours.Contestant("nano", "nano")
+    found = track.run(nano, keep_to=30.0, start_up=12.0, seed=3)
+    words = asked[0]
+    assert float(words[words.index("--minutes") + 1]) == pytest.approx(0.3)
+    assert words[words.index("--seed") + 1] == "3"
+    assert (found["updates"], found["bits_per_byte"]) == (7, 2.0)
+    asked.clear()
+    assert "problem" in track.run(nano, keep_to=12.0, start_up=12.0, seed=3)
+    assert asked == []
+
+
+def test_the_table_sets_seconds_against_the_peers_and_says_where_none_are_left() -> None:
+    run = {"seconds": 26.0, "bits_per_byte": 2.0, "updates": 9}
+    race = {
+        "peer": {"name": "peer", "seconds": 100.0, "losses": [3.0, 4.0]},
+        "start_up_seconds": {"nano": 12.0},
+        "runs": {"nano": {"0.1": [{"problem": "none left"}], "0.25": [run, run | {"seconds": 24}]}},
+    }
+    shown = part("quality.page").table({"races": {"one": race}})
+    assert "| peer | 100.0 | 1.00 | 3.5000 | 3.0000, 4.0000 | 2.4260 |  |" in shown
+    assert "| nano, to be kept: 0.1 of the time | start-up alone takes 12.0 |" in shown
+    assert "| 24.0 to 26.0 | 0.25 | 2.0000 | 2.0000, 2.0000 | 1.3863 | 9 |" in shown
+
+
+@pytest.mark.parametrize("best", [0.00025, 0.002, 0.032])
+def test_the_peer_is_tuned_until_its_best_rate_has_neighbours(
+    best: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_training(setup: dict[str, Any], _: int) -> dict[str, Any]:
+        off = abs(setup["learning_rate"] / best - 1)
+        return {"bits_per_byte": 2 + off + (setup["batch_size"] == 8) * 0.01}
+
+    tuning = part("quality.tuning")
+    monkeypatch.setattr(tuning, "one_training", one_training)
+    monkeypatch.setattr(tuning, "call_pellucid", lambda *_: (1.0, "{}"))
+    found = tuning.tune("small", 1.0, tmp_path, 1)
+    assert found["choice"] == {"learning_rate": best, "batch_size": 16}
+    rates = [run["learning_rate"] for run in found["runs"]]
+    assert min(rates) < best < max(rates)
+    tried = [(run["learning_rate"], run["batch_size"]) for run in found["runs"]]
+    assert len(set(tried)) == len(tried)
+
+
+def test_what_a_peer_was_tuned_to_is_the_newest_of_its_shape(tmp_path: Path) -> None:
+    tuning = part("quality.tuning")
+    with pytest.raises(SystemExit, match="--tune --preset small"):
+        tuning.chosen(tmp_path, "small")
+    for day, preset, rate in (("01", "small", 0.1), ("02", "small", 0.2), ("03", "nano", 0.3)):
+        written = {"preset": preset, "choice": {"learning_rate": rate, "batch_size": 8}}
+        (tmp_path / f"quality-peer-2026-01-{day}.json").write_text(json.dumps(written))
+    found = tuning.chosen(tmp_path, "small")
+    assert found["learning_rate"] == 0.2
+    assert found["tuned_on"] == "quality-peer-2026-01-02.json"
+
+
+@pytest.mark.parametrize("preset", ["nano", "small", "medium"])
+def test_each_change_to_a_recipe_is_one_and_trains_on_as_many_tokens(preset: str) -> None:
+    recipe_choices = part("recipe_choices")
+    runs = {
+        name: recipe_choices.run_for(preset, settings, 1, 10)
+        for name, settings in recipe_choices.changes_of(find(preset)).items()
+    }
+    assert len({recipe_choices.known_by(run) for run in runs.values()}) == len(runs)
+    budgets = {run.training.budget for run in runs.values()}
+    base = runs["as it is"]
+    each = base.training.batch_size * base.model.context_length
+    assert budgets == {config.Tokens(count=10 * each)}
+    assert base.model == find(preset).model
+
+
+def test_a_change_is_compared_with_the_same_seed_alone() -> None:
+    def cell(change: str, seed: int, bits: float, updates: int = 10) -> dict[str, Any]:
+        return {
+            "preset": "nano",
+            "tokens": 100,
+            "change": change,
+            "seed": seed,
+            "bits_per_byte": bits,
+            "updates": updates,
+            "processor_seconds_per_update": 1.0,
+        }
+
+    shown = part("recipe_choices").table(
+        [
+            cell("as it is", 1, 2.0),
+            cell("as it is", 2, 3.0),
+            cell("other", 1, 2.5, updates=20),
+            cell("other", 2, 3.1, updates=20),
+            cell("other", 3, 9.0),
+        ]
+    )
+    assert "| other | +0.3000 | +0.5000, +0.1000 | 2.00 |" in shown
+
+
+class Bigrams(nn.Module):
+    """Logits from the token before alone, called as a Hugging Face model is."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, vocab_size)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(self, input_ids: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.table(input_ids))
+
+
+def test_the_peers_loss_is_of_every_token_after_the_first() -> None:
+    nats = part("quality.gpt2").total_nats(Bigrams(5), np.arange(100) % 5, 16)
+    assert nats == pytest.approx(99 * math.log(5))
+
+
+def test_the_peer_trains_for_its_seconds_and_learns() -> None:
+    gpt2, tokens, model = part("quality.gpt2"), np.arange(400) % 5, Bigrams(5)
+    order = Order(tokens, context_length=16, seed=1)
+    began = time.perf_counter()
+    assert gpt2.train(model, order, 0.5, 0.1, 4) > 3
+    assert time.perf_counter() - began >= 0.5
+    assert gpt2.total_nats(model, tokens, 16) < 399 * math.log(5) / 2
