@@ -4,6 +4,7 @@
 
        relu_squared: max(x, 0)^2
        silu:         x sigmoid(x)
+       gelu:         x times the Gaussian's share below x
        gelu_tanh:    x sigmoid(v),  v = 2 sqrt(2 / pi) (x + 0.044715 x^3);  sigmoid(v) is
                      (1 + tanh(v / 2)) / 2
 */
@@ -32,6 +33,11 @@ static inline float gelu_tanh_slope(float x) {
     return share + x * share * (1.0f - share) * TWICE_ROOT * (1.0f + 3.0f * CUBIC * x * x);
 }
 
+static inline float gelu(float x) { return x * gaussian_below(x); }
+static inline float gelu_slope(float x) {
+    return gaussian_below(x) + x * 0.398942280f * exponential(-0.5f * x * x);
+}
+
 #define ACTIVATION(name, kind)                                                                     \
     void pellucid_##name##_##kind##_forward(const kind *x, kind *y, int64_t count) {               \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                                    \
@@ -50,5 +56,7 @@ ACTIVATION(relu_squared, float32)
 ACTIVATION(relu_squared, bfloat16)
 ACTIVATION(silu, float32)
 ACTIVATION(silu, bfloat16)
+ACTIVATION(gelu, float32)
+ACTIVATION(gelu, bfloat16)
 ACTIVATION(gelu_tanh, float32)
 ACTIVATION(gelu_tanh, bfloat16)

@@ -19,7 +19,7 @@ _SOURCE = Path(__file__).with_name("activations.c")
 #: Fewer numbers than this are done by one thread: to wake another takes as long.
 _LEAST = 2**18
 
-ActivationName = Literal["relu_squared", "silu", "gelu_tanh"]
+ActivationName = Literal["relu_squared", "silu", "gelu", "gelu_tanh"]
 Way = Literal["forward", "backward"]
 
 
@@ -28,7 +28,8 @@ def activation(
 ) -> Callable[[tuple[int, ...], int, int], None] | None:
     """x -> y forwards; x, dL/dy -> dL/dx backwards: (addresses, how many, threads); None without C.
 
-    relu_squared: max(x, 0)^2; silu: x sigmoid(x); gelu_tanh: as GPT-2 has it.
+    relu_squared: max(x, 0)^2; silu: x sigmoid(x); gelu: x Phi(x), to 1.5e-7; gelu_tanh: as GPT-2
+    has it.
     """
     loaded = library(_SOURCE)
     if loaded is None:

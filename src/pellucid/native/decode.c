@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "numbers.h"
+
 enum { FLOAT32, BFLOAT16, INT8 };                       /* what a matrix is kept in */
 enum { EMBED, PLACE, NORM, PRODUCT, ADD, KEEP, ATTEND, CAP };   /* instructions */
 enum { LAYER_NORM, RMS_NORM };
@@ -72,27 +74,6 @@ struct worker { struct call *call; int32_t number; };
 /* ---- numbers ---------------------------------------------------------------------------- */
 
 static inline float from_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-
-/* e^x = 2^n e^r, |r| <= ln 2 / 2, by Taylor's series; relative error about 1e-7. Adding 1.5 2^23
-   rounds, and leaves n in the last bits. */
-static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    uint32_t bits;
-    memcpy(&bits, &shifted, 4);
-    float y = 1.0f + r * (1.0f + r * (1 / 2.0f + r * (1 / 6.0f + r * (1 / 24.0f
-              + r * (1 / 120.0f + r * (1 / 720.0f + r * (1 / 5040.0f)))))));
-    return y * from_bits((bits << 23) + 0x3f800000u);
-}
-
-/* Abramowitz and Stegun 1964, 7.1.26: |error| <= 1.5e-7. */
-static inline float gaussian_below(float x) {
-    float z = fabsf(x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
-    float tail = 0.5f * exponential(-z * z) * t * (0.254829592f + t * (-0.284496736f
-                 + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-    return x < 0 ? tail : 1 - tail;
-}
 
 static inline float capped(float x, float cap) {
     return cap * (1 - 2 / (exponential(2 * x / cap) + 1));

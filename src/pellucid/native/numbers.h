@@ -40,4 +40,12 @@ static inline float exponential(float x) {
     return p * power.value;
 }
 
+/* The Gaussian's share below x. Abramowitz and Stegun 1964, 7.1.26: |error| <= 1.5e-7. */
+static inline float gaussian_below(float x) {
+    float z = fabsf(x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
+    float tail = 0.5f * exponential(-z * z) * t * (0.254829592f + t * (-0.284496736f
+                 + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return x < 0 ? tail : 1 - tail;
+}
+
 #endif
