@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Generator
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ if _SIDE_BY_SIDE:
     torch.set_num_threads(1)
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
-# Nor is C compiled in every process; tests of what is compiled turn it on.
-os.environ["PELLUCID_NATIVE"] = "off"
+# C is compiled once for all processes; the name of a library is a hash of what it was made of.
+os.environ["PELLUCID_NATIVE"] = str(Path(tempfile.gettempdir()) / f"pellucid-tests-{getuser()}")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -53,19 +55,11 @@ def pytest_runtest_makereport() -> Generator[None, Any, None]:
         report.longrepr = f"skipped, though PELLUCID_EXTRAS=all: {why}"
 
 
-@pytest.fixture(scope="session")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what is compiled, the same for all tests of a process."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def native(compiled_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled code is used, as it is outside of tests; skipped where there is no compiler."""
+def native() -> None:
+    """Skips a test of compiled code where there is no compiler."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("there is no C compiler")
-    monkeypatch.setenv("PELLUCID_NATIVE", "on")
-    monkeypatch.setenv("PELLUCID_CACHE", str(compiled_once))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import torch
 from pellucid import maths, native
 from pellucid.model.feed_forward import gelu, gelu_tanh, relu_squared, silu
 
-needs_c = pytest.mark.skipif(native.errors() is None, reason="no C compiler is here")
+needs_c = pytest.mark.usefixtures("native")
 EVERY = [
     pytest.param(relu_squared, maths.relu_squared, id="relu_squared"),
     pytest.param(gelu, maths.gelu, id="gelu"),

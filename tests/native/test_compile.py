@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of C, and a cache of its own."""
-    monkeypatch.setenv("PELLUCID_NATIVE", "on")
+    monkeypatch.delenv("PELLUCID_NATIVE")
     monkeypatch.setenv("PELLUCID_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CC", raising=False)
     file = tmp_path / "seven.c"
@@ -111,6 +111,15 @@ def test_compiler_that_fails_is_told_in_one_line_and_done_without(
 def test_it_can_be_turned_off(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PELLUCID_NATIVE", "off")
     assert library(source) is None
+
+
+def test_it_is_kept_where_the_user_says(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PELLUCID_NATIVE", str(tmp_path / "chosen"))
+    assert library(source) is not None
+    assert len(list((tmp_path / "chosen").iterdir())) == 1
+    assert not (tmp_path / "cache").exists()
 
 
 def test_where_nothing_is_kept_it_is_compiled_for_the_process(

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pellucid import native
 from pellucid.batches import IGNORED
 from pellucid.objectives import LinearCrossEntropy, linear_cross_entropy
 
-needs_c = pytest.mark.skipif(native.errors() is None, reason="no C compiler is here")
+needs_c = pytest.mark.usefixtures("native")
 
 
 def asked(
@@ -26,7 +25,8 @@ def asked(
     spread: float = 1.0,
 ) -> tuple[LinearCrossEntropy, tuple[Tensor, ...]]:
     """Loss and gradients of one made-up batch, with the code in C and without."""
-    monkeypatch.setenv("PELLUCID_NATIVE", "auto" if native_code else "off")
+    if not native_code:
+        monkeypatch.setenv("PELLUCID_NATIVE", "off")
     generator = torch.Generator().manual_seed(0)
     hidden = (spread * torch.randn(37, 24, generator=generator)).to(dtype).requires_grad_()
     weight = torch.randn(331, 24, generator=generator).requires_grad_()
@@ -72,7 +72,7 @@ def test_the_code_in_c_equals_that_in_torch(
             z_loss=z_loss,
             spread=spread,
         )
-        for native_code in (True, False)
+        for native_code in (True, False)  # once off, off for the test
     )
     # a bias is added to logits of bf16 there, and to logits made wide here
     tolerance = {"rtol": close, "atol": close * max(1.0, spread)}
@@ -87,9 +87,8 @@ def test_the_code_in_c_equals_that_in_torch(
 
 
 @needs_c
-def test_small_errors_are_not_lost_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_errors_are_not_lost_in_bfloat16() -> None:
     """p - y of a target that is all but certain: 1 - p would round to 0."""
-    monkeypatch.setenv("PELLUCID_NATIVE", "auto")
     hidden = torch.tensor([[8.0]], dtype=torch.bfloat16, requires_grad=True)
     weight = torch.tensor([[1.0], [0.0]])
     made = linear_cross_entropy(hidden, weight, torch.tensor([0]), divisor=1)
@@ -101,10 +100,7 @@ def test_small_errors_are_not_lost_in_bfloat16(monkeypatch: pytest.MonkeyPatch) 
 @needs_c
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_what_is_not_finite_stays_so(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, bad: float
-) -> None:
-    monkeypatch.setenv("PELLUCID_NATIVE", "auto")
+def test_what_is_not_finite_stays_so(dtype: torch.dtype, bad: float) -> None:
     hidden = torch.ones(3, 4, dtype=dtype)
     hidden[1, 2] = bad
     made = linear_cross_entropy(hidden, torch.eye(4), torch.tensor([0, 1, 2]), divisor=3)

@@ -4,6 +4,8 @@ Comes in: a C file. Goes out: the loaded library, or None where there is no comp
 fails, or where `PELLUCID_NATIVE` is "off": what calls it has another way. It does not know what the
 code does.
 
+Libraries are kept in the folder that `PELLUCID_NATIVE` names, or beside what else is kept.
+
 The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a
 hash of its own bytes. So what is stale is not found, and what is damaged is not loaded. It comes to
 be beside its place and is renamed at the end, so that several processes may compile at once.
@@ -56,11 +58,12 @@ def library(source: Path) -> ctypes.CDLL | None:
     """`source`, compiled and loaded, once in a process."""
     if os.environ.get("PELLUCID_NATIVE") == "off" or not _allowed.get():
         return None
-    return _library(source, os.environ.get("CC"), os.environ.get("PELLUCID_CACHE"))
+    places = (os.environ.get("PELLUCID_NATIVE"), os.environ.get("PELLUCID_CACHE"))
+    return _library(source, os.environ.get("CC"), places)
 
 
 @cache
-def _library(source: Path, compiler: str | None, _: str | None) -> ctypes.CDLL | None:
+def _library(source: Path, compiler: str | None, _: object) -> ctypes.CDLL | None:
     try:
         command = _compiler(compiler)
         if command is None:
@@ -119,7 +122,8 @@ def _compiled(source: Path, command: list[str]) -> Path:
 
 def _place() -> Path:
     """Where libraries are kept; where nothing is to be kept, a folder for this process."""
-    folder = cache_folder("native")
+    chosen = os.environ.get("PELLUCID_NATIVE")
+    folder = Path(chosen) if chosen else cache_folder("native")
     if folder is not None:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
