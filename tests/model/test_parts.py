@@ -93,14 +93,18 @@ def test_grouped_heads_equal_full_heads_with_repeated_keys() -> None:
     torch.testing.assert_close(grouped(ids), full(ids), rtol=0, atol=1e-10)
 
 
-def test_fused_attention_equals_the_equation() -> None:
-    model = build(BASE)
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "products"])
+@pytest.mark.parametrize("n_kv_heads", [4, 2])
+def test_attention_equals_the_equation(fused: bool, n_kv_heads: int) -> None:
+    model = build(with_attention(n_kv_heads=n_kv_heads)).train()
     block = model.decoder.blocks[0]
+    block.attention.fused = fused
     x = torch.randn(2, 6, 16, dtype=torch.float64)
     attention, positions = block.attention, model.decoder.positions
 
     def heads(y: torch.Tensor) -> torch.Tensor:
-        return y.unflatten(-1, (4, 4)).transpose(1, 2)
+        split = y.unflatten(-1, (-1, 4)).transpose(1, 2)
+        return split.repeat_interleave(4 // split.shape[1], dim=1)
 
     q = positions.rotate(heads(attention.query(x)), at(0))
     k = positions.rotate(heads(attention.key(x)), at(0))
