@@ -5,8 +5,7 @@
 Forward and backward of causal attention alone, as the model computes it, on a CPU with one thread,
 in bfloat16 and in float32, over shapes from a character model's to 1,024 keys. The kernels
 alternate in time; medians of processor time, with the quartiles. `pellucid.runs.kernels` chooses by
-what was
-found.
+what was found.
 
 Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """
@@ -69,7 +68,7 @@ def main() -> None:
     results = {"date": date, "machine": machine(), "load_at_start": load, "rows": rows}
     file = HERE / "results" / f"attention-kernels-{date}.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(rows))
+    print(table(results))
 
 
 def measured(shape: Shape, dtype: torch.dtype, repeats: int) -> dict[str, Any]:
@@ -100,13 +99,16 @@ def measured(shape: Shape, dtype: torch.dtype, repeats: int) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
+    machine, load = results["machine"], results["load_at_start"]
     lines = [
+        f"`python -m benchmarks.attention_kernels`, {results['date']}: {machine['processor']}, one "
+        f"thread; torch {machine['torch']}; load average before it {load:.1f}.\n",
         "| dtype | rows x heads x length x d_head | fused, ms | products, ms | ratio |",
         "|---|---|---|---|---|",
     ]
-    for row in rows:
+    for row in results["rows"]:
         fused, products = (row["milliseconds"][name][1] for name in ("fused", "products"))
         shape = " x ".join(str(each) for each in row["shape"].values())
         lines.append(

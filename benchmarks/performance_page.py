@@ -47,6 +47,12 @@ SECTIONS = {
     ),
     "loss": Section("loss", "benchmarks.loss:tables", "benchmarks.loss"),
     "loss-settled": Section("loss-settled", "benchmarks.loss:tables", "benchmarks.loss --settled"),
+    "attention-kernels": Section(
+        "attention-kernels", "benchmarks.attention_kernels:table", "benchmarks.attention_kernels"
+    ),
+    "generate": Section(
+        "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
+    ),
     "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
     "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
 }

@@ -63,7 +63,6 @@ def one_training(setup: dict[str, Any], threads: int) -> dict[str, Any]:
         make="benchmarks.quality.gpt2:gpt2",
         setup=setup,
         settled=True,
-        environment={"THP_MEM_ALLOC_ENABLE": "1"},
     )
     with started([contestant], threads) as (worker,):
         turn = worker.work(1)
