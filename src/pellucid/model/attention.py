@@ -82,7 +82,7 @@ class _Attention(nn.Module):
         self.scale = 1 / math.sqrt(d_head) if scores.scale is None else scores.scale
         self.soft_cap = scores.soft_cap
         self.dropout = scores.dropout
-        #: whether scores are made in torch's fused kernel while training, where it can
+        #: whether scores are made in torch's fused kernel, where it can
         self.fused = True
         self.sinks = nn.Parameter(torch.zeros(n_heads)) if scores.sinks else None
         self.query = nn.Linear(d_model, n_heads * d_head, bias=qkv_bias)
@@ -93,8 +93,7 @@ class _Attention(nn.Module):
     def scoring(self) -> Scoring:
         """How scores are made and read, now."""
         dropout = self.dropout if self.training else 0.0
-        fused = self.fused or not self.training
-        return Scoring(self.scale, self.soft_cap, self.sinks, dropout, fused)
+        return Scoring(self.scale, self.soft_cap, self.sinks, dropout, self.fused)
 
 
 class MultiHeadAttention(_Attention):

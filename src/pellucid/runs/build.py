@@ -20,7 +20,7 @@ from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
-from pellucid.runs.kernels import attend_by, choose_attention
+from pellucid.runs.kernels import attend_by, choose_attention, kernel_of
 from pellucid.runs.plan import count_steps, device_name, find_precision, has_native
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
@@ -68,10 +68,6 @@ def resolve(
     problem = compiler_problem(device) if wants else None
     if wants and problem is None:
         compile_blocks(model)
-    attention = choose_attention(
-        model, precision, rows=settings.batch_size // settings.accumulation
-    )
-    attend_by(model, attention)
     seconds = _seconds_per_step(run, model, task, precision)
     plan = config.Plan(
         total_steps=count_steps(
@@ -86,7 +82,7 @@ def resolve(
         compile=wants and problem is None,
         device_name=device_name(device),
         torch_version=torch.__version__,
-        attention=attention,
+        attention=kernel_of(model),
         native=has_native(device),
     )
     return plan, seconds, problem
@@ -126,12 +122,20 @@ def _seconds_per_step(
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
-    """The model with its first weights: drawn, and where it starts from others, those."""
+    """The model with its first weights: drawn, and where it starts from others, those.
+
+    Its attention is computed by the kernel that suits the run's passes.
+    """
     model = assemble(run.model, seed=run.seed)
     if run.start is not None:
         fill_body(model, load_model_tensors(folder.start), torch.device("cpu"))
     assemble_trained(model, run.trained, seed=run.seed)
-    return model.to(device)
+    model = model.to(device)
+    settings = run.training
+    precision = find_precision(settings.precision, device)
+    rows = settings.batch_size // settings.accumulation
+    attend_by(model, choose_attention(model, precision, rows=rows))
+    return model
 
 
 def build_job(

@@ -1,4 +1,4 @@
-"""Which attention kernel a training uses.
+"""Which attention kernel a run uses.
 
 Comes in: a built model, a precision, the rows of a pass. Goes out: the name of a kernel, and a
 model that uses it. It does not know the kernels.
@@ -11,6 +11,7 @@ softmax, for 64 to 1,024 keys and heads of 32 to 128; in float32 it is the faste
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
@@ -31,7 +32,17 @@ def choose_attention(model: Transformer, precision: Precision, *, rows: int) -> 
 
 
 def attend_by(model: Transformer, kernel: Kernel) -> None:
-    """Have attention computed by `kernel` while training, where it can."""
+    """Have attention computed by `kernel`, where it can."""
+    for layer in _layers(model):
+        layer.fused = kernel == "fused"
+
+
+def kernel_of(model: Transformer) -> Kernel:
+    """By which kernel a model's attention is computed."""
+    return "fused" if all(layer.fused for layer in _layers(model)) else "products"
+
+
+def _layers(model: Transformer) -> Iterator[MultiHeadAttention | CrossAttention]:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention | CrossAttention):
-            module.fused = kernel == "fused"
+            yield module

@@ -13,6 +13,7 @@ import torch
 from pellucid.checkpoints import load_model_tensors
 from pellucid.model import Transformer, adapters, assemble, without_adapters
 from pellucid.objectives import Reference, frozen
+from pellucid.runs.kernels import attend_by, kernel_of
 from pellucid.runs.load import fill
 from pellucid.runs.tasks.task import Given
 
@@ -27,6 +28,8 @@ def reference_of(given: Given) -> Reference:
     with torch.device("meta"):
         copy = assemble(given.run.model, seed=0)
     fill(copy, load_model_tensors(given.folder.start), given.model.device)
+    # rounded alike, so that at the start the two are one
+    attend_by(copy, kernel_of(given.model))
     return frozen(copy.eval().requires_grad_(False))
 
 
