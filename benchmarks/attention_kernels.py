@@ -1,6 +1,7 @@
 """Is attention faster in torch's fused kernel, or as products of matrices?
 
     python -m benchmarks.attention_kernels
+    python -m benchmarks.attention_kernels --settled
 
 Forward and backward of causal attention alone, as the model computes it, on a CPU with one thread,
 in bfloat16 and in float32, over shapes from a character model's to 1,024 keys. The kernels
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from benchmarks.machine import machine
 from benchmarks.norms import timed
+from pellucid.cli.machine import settle
 from pellucid.model import NoPositions, look
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.scores import Scoring, gather
@@ -56,7 +58,12 @@ SHAPES = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument(
+        "--settled", action="store_true", help="with the command line's settings of the allocator"
+    )
     arguments = parser.parse_args()
+    if arguments.settled:
+        settle()  # before torch asks for any memory
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     rows = [
@@ -65,8 +72,15 @@ def main() -> None:
         for shape in SHAPES
     ]
     date = time.strftime("%Y-%m-%d")
-    results = {"date": date, "machine": machine(), "load_at_start": load, "rows": rows}
-    file = HERE / "results" / f"attention-kernels-{date}.json"
+    results: dict[str, Any] = {
+        "date": date,
+        "machine": machine(),
+        "load_at_start": load,
+        "rows": rows,
+    }
+    name = "attention-kernels-settled" if arguments.settled else "attention-kernels"
+    results["settled"] = arguments.settled
+    file = HERE / "results" / f"{name}-{date}.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(table(results))
 
@@ -103,7 +117,8 @@ def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     machine, load = results["machine"], results["load_at_start"]
     lines = [
-        f"`python -m benchmarks.attention_kernels`, {results['date']}: {machine['processor']}, one "
+        f"`python -m benchmarks.attention_kernels{' --settled' * results['settled']}`, "
+        f"{results['date']}: {machine['processor']}, one "
         f"thread; torch {machine['torch']}; load average before it {load:.1f}.\n",
         "| dtype | rows x heads x length x d_head | fused, ms | products, ms | ratio |",
         "|---|---|---|---|---|",

@@ -50,6 +50,11 @@ SECTIONS = {
     "attention-kernels": Section(
         "attention-kernels", "benchmarks.attention_kernels:table", "benchmarks.attention_kernels"
     ),
+    "attention-kernels-settled": Section(
+        "attention-kernels-settled",
+        "benchmarks.attention_kernels:table",
+        "benchmarks.attention_kernels --settled",
+    ),
     "generate": Section(
         "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
     ),

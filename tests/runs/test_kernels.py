@@ -20,13 +20,18 @@ from support.tiny import train_tiny
 
 
 @pytest.mark.parametrize(
-    ("precision", "rows", "kernel"),
-    [("bfloat16", 8, "products"), ("float32", 8, "fused"), ("bfloat16", 10_000, "fused")],
+    ("precision", "rows", "length", "kernel"),
+    [
+        ("bfloat16", 8, 256, "products"),
+        ("float32", 8, 256, "fused"),
+        ("bfloat16", 10_000, 256, "fused"),
+        ("bfloat16", 1, 1024, "fused"),
+    ],
 )
-def test_attention_is_chosen_by_precision_and_by_the_room_its_weights_take(
-    precision, rows: int, kernel: str
+def test_attention_is_chosen_by_precision_length_and_the_room_its_weights_take(
+    precision, rows: int, length: int, kernel: str
 ) -> None:
-    nano = replace(find("nano").model, vocab_size=16)
+    nano = replace(find("nano").model, vocab_size=16, context_length=length)
     model = assemble(nano, seed=0)
     assert choose_attention(model, precision, rows=rows) == kernel
     attend_by(model, "products")

@@ -5,8 +5,9 @@ model that uses it. It does not know the kernels.
 
 The choice is a function of the shape, so that the same seed gives the same bits; the function comes
 from measurement (`python -m benchmarks.attention_kernels`). On a CPU, forward and backward of
-torch's fused kernel take 1.4 to 4 times as long in bfloat16 as three products of matrices and a
-softmax, for 64 to 1,024 keys and heads of 32 to 128; in float32 it is the faster one.
+torch's fused kernel take longer in bfloat16 than products of matrices and a softmax; in float32 it
+is the faster one. Beyond 512 keys that depends on the process's allocator: where it gives large
+blocks back, the weights' pages cost more than the products save.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ Kernel = Literal["fused", "products"]
 
 #: Attention weights that products of matrices may keep for the way back, over all layers.
 _WEIGHT_BYTES = 2**28
+_LONGEST = 512
 
 
 def choose_attention(model: Transformer, precision: Precision, *, rows: int) -> Kernel:
-    """The faster kernel for passes of `rows` whole contexts, where its weights find room."""
+    """The faster kernel for passes of `rows` whole contexts."""
+    length = model.context_length
     heads = sum(each.n_heads for each in model.modules() if isinstance(each, MultiHeadAttention))
-    weights = 2 * rows * heads * model.context_length**2
+    weights = 2 * rows * heads * length**2
     narrow = model.device.type == "cpu" and precision == "bfloat16"
-    return "products" if narrow and weights <= _WEIGHT_BYTES else "fused"
+    short = length <= _LONGEST and weights <= _WEIGHT_BYTES
+    return "products" if narrow and short else "fused"
 
 
 def attend_by(model: Transformer, kernel: Kernel) -> None:
