@@ -2,7 +2,7 @@
 
 from pellucid.native.activations import ActivationName, Way, activation
 from pellucid.native.compile import allowed, library
-from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors
+from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors, kind_of
 from pellucid.native.decode import (
     INT8_BLOCK,
     Activation,
@@ -36,5 +36,6 @@ __all__ = [
     "decode",
     "errors",
     "huge_buffer",
+    "kind_of",
     "library",
 ]

@@ -1,39 +1,22 @@
 /* Activations and their gradients, each in one pass.
 
    Comes in: numbers, float32 or bfloat16. Goes out: as many. It does not know what they mean.
-
-       relu_squared: max(x, 0)^2
-       silu:         x sigmoid(x)
-       gelu:         x times the Gaussian's share below x
-       gelu_tanh:    x sigmoid(v),  v = 2 sqrt(2 / pi) (x + 0.044715 x^3);  sigmoid(v) is
-                     (1 + tanh(v / 2)) / 2
-*/
+   What each is stands in numbers.h. */
 
 #include "numbers.h"
 
-#define TWICE_ROOT 1.5957691216057308f /* 2 sqrt(2 / pi) */
-#define CUBIC 0.044715f
-
-static inline float sigmoid(float v) { return 1.0f / (1.0f + exponential(-v)); }
-
-static inline float relu_squared(float x) { return x > 0.0f ? x * x : 0.0f * x; }
 static inline float relu_squared_slope(float x) { return x > 0.0f ? 2.0f * x : 0.0f * x; }
 
-static inline float silu(float x) { return x * sigmoid(x); }
 static inline float silu_slope(float x) {
     float share = sigmoid(x);
     return share + x * share * (1.0f - share);
 }
 
-static inline float gelu_tanh(float x) {
-    return x * sigmoid(TWICE_ROOT * x * (1.0f + CUBIC * x * x));
-}
 static inline float gelu_tanh_slope(float x) {
     float share = sigmoid(TWICE_ROOT * x * (1.0f + CUBIC * x * x));
     return share + x * share * (1.0f - share) * TWICE_ROOT * (1.0f + 3.0f * CUBIC * x * x);
 }
 
-static inline float gelu(float x) { return x * gaussian_below(x); }
 static inline float gelu_slope(float x) {
     return gaussian_below(x) + x * 0.398942280f * exponential(-0.5f * x * x);
 }

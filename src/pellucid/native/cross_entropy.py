@@ -47,6 +47,14 @@ class Rows(NamedTuple):
 Kind = Literal["float32", "bfloat16"]
 #: Of a number.
 BYTES: dict[Kind, int] = {"float32": 4, "bfloat16": 2}
+
+
+def kind_of(dtype: object) -> Kind | None:
+    """The kind of a dtype, torch's or another's, by its name; None where C has none of it."""
+    name = str(dtype).rpartition(".")[2]
+    return next((kind for kind in BYTES if kind == name), None)
+
+
 Errors = Callable[[Kind, Rows, int, Settings, int], None]
 
 

@@ -73,8 +73,6 @@ struct worker { struct call *call; int32_t number; };
 
 /* ---- numbers ---------------------------------------------------------------------------- */
 
-static inline float from_bits(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
-
 static inline float capped(float x, float cap) {
     return cap * (1 - 2 / (exponential(2 * x / cap) + 1));
 }
@@ -85,17 +83,16 @@ static void activate(int32_t kind, float *x, int32_t n) {
         for (int32_t i = 0; i < n; i++) x[i] = x[i] > 0 ? x[i] : 0;
         break;
     case RELU_SQUARED:
-        for (int32_t i = 0; i < n; i++) x[i] = x[i] > 0 ? x[i] * x[i] : 0;
+        for (int32_t i = 0; i < n; i++) x[i] = relu_squared(x[i]);
         break;
     case GELU:
-        for (int32_t i = 0; i < n; i++) x[i] *= gaussian_below(x[i]);
+        for (int32_t i = 0; i < n; i++) x[i] = gelu(x[i]);
         break;
-    case GELU_TANH:  /* (1 + tanh u) / 2 = 1 / (1 + e^-2u) */
-        for (int32_t i = 0; i < n; i++)
-            x[i] /= 1 + exponential(-1.59576912f * (x[i] + 0.044715f * x[i] * x[i] * x[i]));
+    case GELU_TANH:
+        for (int32_t i = 0; i < n; i++) x[i] = gelu_tanh(x[i]);
         break;
     case SILU:
-        for (int32_t i = 0; i < n; i++) x[i] /= 1 + exponential(-x[i]);
+        for (int32_t i = 0; i < n; i++) x[i] = silu(x[i]);
         break;
     }
 }
@@ -134,7 +131,7 @@ static float dot_bfloat16(const uint16_t *w, const float *x, int32_t n) {
         b += (lanes)(pairs & 0xffff0000u) * load(odd + i / 2);
     }
     float sum = sum_of(a + b);
-    for (; i < n; i++) sum += from_bits((uint32_t)w[i] << 16) * (i % 2 ? odd : x)[i / 2];
+    for (; i < n; i++) sum += from_bfloat16(w[i]) * (i % 2 ? odd : x)[i / 2];
     return sum;
 }
 
@@ -229,7 +226,7 @@ static void embed(const struct call *call, const struct instruction *one, int32_
         for (int64_t i = 0; i < n; i++) x[i] = scale * ((const float *)one->matrix)[id * n + i];
     else if (one->precision == BFLOAT16)
         for (int64_t i = 0; i < n; i++)
-            x[i] = scale * from_bits((uint32_t)((const uint16_t *)one->matrix)[id * n + i] << 16);
+            x[i] = scale * from_bfloat16(((const uint16_t *)one->matrix)[id * n + i]);
     else
         for (int64_t i = 0; i < n; i++)
             x[i] = scale * (one->scales[id * ((n + BLOCK - 1) / BLOCK) + i / BLOCK]

@@ -1,5 +1,6 @@
-/* Numbers as they are read and written: float32, or bfloat16 as the upper half of one. And e^x in a
-   few lines that a compiler turns into vectors, where the library's own is a call a number. */
+/* Numbers as they are read and written: float32, or bfloat16 as the upper half of one. And functions
+   of one number in a few lines that a compiler turns into vectors, where the library's own e^x is a
+   call a number. */
 
 #ifndef PELLUCID_NUMBERS_H
 #define PELLUCID_NUMBERS_H
@@ -46,6 +47,27 @@ static inline float gaussian_below(float x) {
     float tail = 0.5f * exponential(-z * z) * t * (0.254829592f + t * (-0.284496736f
                  + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return x < 0 ? tail : 1 - tail;
+}
+
+/* ---- activations, each with its equation ------------------------------------------------ */
+
+#define TWICE_ROOT 1.5957691216057308f /* 2 sqrt(2 / pi) */
+#define CUBIC 0.044715f
+
+static inline float sigmoid(float v) { return 1.0f / (1.0f + exponential(-v)); }
+
+/* max(x, 0)^2 */
+static inline float relu_squared(float x) { return x > 0.0f ? x * x : 0.0f * x; }
+
+/* x sigmoid(x) */
+static inline float silu(float x) { return x * sigmoid(x); }
+
+/* x times the Gaussian's share below x */
+static inline float gelu(float x) { return x * gaussian_below(x); }
+
+/* x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), and sigmoid(v) is (1 + tanh(v / 2)) / 2 */
+static inline float gelu_tanh(float x) {
+    return x * sigmoid(TWICE_ROOT * x * (1.0f + CUBIC * x * x));
 }
 
 #endif

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from pellucid import native
 from pellucid.batches import IGNORED, LanguageModel, TokenBatch
-from pellucid.native import Kind
 from pellucid.typed import apply_function
 
 #: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
@@ -134,10 +133,14 @@ class _Made(NamedTuple):
     extra: Tensor
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """What sums are taken in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
     """`_errors` in C, where it can be had: one pass for many, and in place."""
-    kinds: dict[torch.dtype, Kind] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-    kind = kinds.get(hidden.dtype)
+    kind = native.kind_of(hidden.dtype)
     run = None if kind is None or hidden.device.type != "cpu" else native.errors()
     if kind is None or run is None:
         return None
@@ -168,7 +171,7 @@ def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
 def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
     """(p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored."""
     given = logits.dtype
-    logits = logits.to(torch.float64 if given == torch.float64 else torch.float32, copy=True)
+    logits = logits.to(_wide(given), copy=True)
     if chunk.bias is not None:
         logits += chunk.bias
     slope = None
@@ -214,14 +217,16 @@ class _Function(torch.autograd.Function):
         by_hidden, by_weight, by_bias = ctx.needs_input_grad[:3]
         label_smoothing, z_loss = smoothing
         matrix = weight.to(hidden.dtype)
-        wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        wide = _wide(hidden.dtype)
         n, vocab = hidden.shape[0], weight.shape[0]
         token_losses = torch.zeros(n, dtype=wide, device=hidden.device)
         log_z, hits = torch.zeros_like(token_losses), torch.zeros_like(token_losses)
         penalty = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
         # The sum over chunks is kept wide: bf16 would forget the small addends.
-        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        grad_weight = (
+            torch.zeros(weight.shape, dtype=wide, device=weight.device) if by_weight else None
+        )
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
         learning = by_hidden or by_weight or by_bias
         in_c = _in_c(hidden) if soft_cap is None else None
@@ -242,9 +247,9 @@ class _Function(torch.autograd.Function):
                 grad_bias += made.errors.sum(0, dtype=wide)
             if grad_hidden is not None:
                 torch.mm(made.errors, matrix, out=grad_hidden[part])
-            if by_weight:
+            if grad_weight is not None:
                 grad_weight += made.errors.t() @ here
-        by_matrix = grad_weight.to(weight.dtype) if by_weight else None
+        by_matrix = None if grad_weight is None else grad_weight.to(weight.dtype)
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z, hits)
         return (token_losses.sum() + penalty) / divisor, token_losses, log_z, hits
