@@ -10,7 +10,6 @@ does not know each other's times.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ import numpy as np
 import torch
 
 from benchmarks.generate_pellucid import Writes
+from benchmarks.peers import litgpt_model, nanogpt_model, x_transformers_model
 from benchmarks.shapes import Shape
-from benchmarks.train_peers import drawn, for_nanogpt, read
+from benchmarks.train_weights import read
 
 
 def huggingface(
@@ -51,22 +51,7 @@ def nanogpt(
     *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, checkout: str
 ) -> Writes:
     """Its `generate`, which reads the whole text for each token; `top_k=1` is greedy."""
-    sys.path.insert(0, checkout)
-    from model import GPT, GPTConfig  # pyright: ignore[reportMissingImports]
-
-    given = Shape(**shape)
-    settings = GPTConfig(
-        block_size=given.length,
-        vocab_size=given.vocab,
-        n_layer=given.layers,
-        n_head=given.heads,
-        n_embd=given.width,
-        dropout=0.0,
-        bias=True,
-    )
-    model = GPT(settings)
-    model.load_state_dict(for_nanogpt(read(folder)))
-    model.to(getattr(torch, precision)).eval()
+    model = nanogpt_model(Shape(**shape), folder, checkout).to(getattr(torch, precision)).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
@@ -77,28 +62,9 @@ def nanogpt(
 
 def litgpt(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: str) -> Writes:
     """Its `generate` with its cache; weights of its own draw, rotary positions."""
-    from litgpt import GPT, Config  # pyright: ignore[reportMissingImports]
     from litgpt.generate.base import generate  # pyright: ignore[reportMissingImports]
 
-    given = Shape(**shape)
-    settings = Config(
-        block_size=given.length,
-        vocab_size=given.vocab,
-        padded_vocab_size=given.vocab,
-        n_layer=given.layers,
-        n_head=given.heads,
-        n_embd=given.width,
-        intermediate_size=4 * given.width,
-        parallel_residual=False,
-        attn_bias=True,
-        bias=True,
-        norm_class_name="LayerNorm",
-        mlp_class_name="GptNeoxMLP",
-    )
-    model = GPT(settings)
-    model.lm_head.weight = model.transformer.wte.weight
-    drawn(model)
-    model.to(getattr(torch, precision)).eval()
+    model = litgpt_model(Shape(**shape)).to(getattr(torch, precision)).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:
         size = len(prompt) + n
@@ -117,24 +83,9 @@ def x_transformers(
     *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str
 ) -> Writes:
     """Its `AutoregressiveWrapper.generate` with its cache; weights of its own draw."""
-    from x_transformers import (  # pyright: ignore[reportMissingImports]
-        AutoregressiveWrapper,
-        Decoder,
-        TransformerWrapper,
-    )
+    from x_transformers import AutoregressiveWrapper  # pyright: ignore[reportMissingImports]
 
-    given = Shape(**shape)
-    layers = Decoder(
-        dim=given.width,
-        depth=given.layers,
-        heads=given.heads,
-        attn_dim_head=given.width // given.heads,
-        attn_flash=True,
-    )
-    inner = TransformerWrapper(
-        num_tokens=given.vocab, max_seq_len=given.length, attn_layers=layers, tie_embedding=True
-    )
-    drawn(inner)
+    inner = x_transformers_model(Shape(**shape))
     model = AutoregressiveWrapper(inner.to(getattr(torch, precision))).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:

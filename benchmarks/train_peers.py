@@ -10,7 +10,6 @@ Comes in: a shape, a folder with weights and ids, settings. Goes out: contestant
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.peers import litgpt_model, nanogpt_model, x_transformers_model
 from benchmarks.shapes import (
     BETAS,
     CHECKED,
@@ -30,7 +30,6 @@ from benchmarks.shapes import (
     Feed,
     Shape,
 )
-from benchmarks.train_weights import drawn, for_nanogpt, read
 
 #: From a model as it is called, compiled or not, and the ids and targets of a batch.
 Loss = Callable[[Any, Tensor, Tensor], Tensor]
@@ -103,159 +102,59 @@ def products(model: nn.Module, vocab: int) -> int:
 
 
 def nanogpt(
-    *,
-    shape: dict[str, Any],
-    folder: str,
-    checkout: str,
-    device: str,
-    precision: str,
-    compiled: bool,
+    *, shape: dict[str, Any], folder: str, checkout: str, device: str, **how: Any
 ) -> Updates:
     """nanoGPT's model, its `configure_optimizers`, its clipping."""
-    sys.path.insert(0, checkout)
-    from model import GPT, GPTConfig  # pyright: ignore[reportMissingImports]
-
     given = Shape(**shape)
     allow_tf32(device)
-    model = GPT(
-        GPTConfig(
-            block_size=given.length,
-            vocab_size=given.vocab,
-            n_layer=given.layers,
-            n_head=given.heads,
-            n_embd=given.width,
-            dropout=0.0,
-            bias=True,
-        )
-    )
-    model.load_state_dict(for_nanogpt(read(folder)))
-    model.to(device)
+    model = nanogpt_model(given, folder, checkout).to(device)
     # its own choice of kernel: fused on CUDA alone
     optimiser = model.configure_optimizers(WEIGHT_DECAY, LEARNING_RATE, BETAS, device)
-    return Updates(
-        model,
-        lambda called, ids, targets: called(ids, targets)[1],
-        optimiser,
-        given,
-        folder,
-        device=device,
-        precision=precision,
-        compiled=compiled,
-        same_weights=True,
-    )
+
+    def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
+        return called(ids, targets)[1]
+
+    return Updates(model, loss, optimiser, given, folder, device=device, same_weights=True, **how)
 
 
-def huggingface(
-    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
-) -> Updates:
+def huggingface(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
     """GPT2LMHeadModel with its own loss; no cache; AdamW in torch's fused kernel."""
     from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
-    given = Shape(**shape)
     allow_tf32(device)
     model = GPT2LMHeadModel.from_pretrained(folder).to(device).train()
 
     def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return called(input_ids=ids, labels=targets, shift_labels=targets, use_cache=False).loss
 
-    return plain(
-        model,
-        loss,
-        given,
-        folder,
-        device=device,
-        precision=precision,
-        compiled=compiled,
-        same_weights=True,
-    )
+    return plain(model, loss, Shape(**shape), folder, device=device, same_weights=True, **how)
 
 
-def litgpt(
-    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
-) -> Updates:
-    """litgpt's GPT with LayerNorm and a tied head; its positions are rotary; its chunked loss."""
-    from litgpt import GPT, Config  # pyright: ignore[reportMissingImports]
+def litgpt(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
+    """litgpt's model with its chunked loss."""
     from litgpt.utils import chunked_cross_entropy  # pyright: ignore[reportMissingImports]
 
     given = Shape(**shape)
     allow_tf32(device)
-    settings = Config(
-        block_size=given.length,
-        vocab_size=given.vocab,
-        padded_vocab_size=given.vocab,
-        n_layer=given.layers,
-        n_head=given.heads,
-        n_embd=given.width,
-        intermediate_size=4 * given.width,
-        parallel_residual=False,
-        attn_bias=True,
-        bias=True,
-        norm_class_name="LayerNorm",
-        mlp_class_name="GptNeoxMLP",
-    )
-    model = GPT(settings)
-    model.lm_head.weight = model.transformer.wte.weight
-    drawn(model)
-    model.to(device).train()
+    model = litgpt_model(given).to(device).train()
 
     def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         return chunked_cross_entropy(called(ids), targets)
 
-    return plain(
-        model,
-        loss,
-        given,
-        folder,
-        device=device,
-        precision=precision,
-        compiled=compiled,
-        same_weights=False,
-    )
+    return plain(model, loss, given, folder, device=device, same_weights=False, **how)
 
 
-def x_transformers(
-    *, shape: dict[str, Any], folder: str, device: str, precision: str, compiled: bool
-) -> Updates:
-    """x-transformers' decoder with learned positions, flash attention and a tied head."""
-    from x_transformers import (  # pyright: ignore[reportMissingImports]
-        Decoder,
-        TransformerWrapper,
-    )
-
+def x_transformers(*, shape: dict[str, Any], folder: str, device: str, **how: Any) -> Updates:
+    """x-transformers' model with plain cross-entropy."""
     given = Shape(**shape)
     allow_tf32(device)
-    layers = Decoder(
-        dim=given.width,
-        depth=given.layers,
-        heads=given.heads,
-        attn_dim_head=given.width // given.heads,
-        attn_flash=True,
-    )
-    model = TransformerWrapper(
-        num_tokens=given.vocab,
-        max_seq_len=given.length,
-        attn_layers=layers,
-        tie_embedding=True,
-        # as everybody's: its own would shrink the logits
-        tie_embedding_scale=1.0,
-    )
-    drawn(model)
-    model.to(device).train()
+    model = x_transformers_model(given).to(device).train()
 
     def loss(called: Any, ids: Tensor, targets: Tensor) -> Tensor:
         # as a row of classes per token: its own wrapper takes them along dimension 1, more slowly
         return F.cross_entropy(called(ids).flatten(0, 1), targets.flatten())
 
-    return plain(
-        model,
-        loss,
-        given,
-        folder,
-        device=device,
-        precision=precision,
-        compiled=compiled,
-        same_weights=False,
-    )
+    return plain(model, loss, given, folder, device=device, same_weights=False, **how)
 
 
 def plain(model: nn.Module, loss: Loss, shape: Shape, folder: str, **how: Any) -> Updates:
