@@ -13,15 +13,6 @@ import pytest
 
 from pellucid import config
 
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmark_on_the_path() -> Any:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(ROOT))
-        yield
-
 
 def its(module: str) -> Any:
     """A module of the benchmark."""

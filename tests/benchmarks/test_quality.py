@@ -19,15 +19,6 @@ from pellucid import config
 from pellucid.presets import find
 from pellucid.text import Order
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmark_on_the_path() -> Any:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(ROOT))
-        yield
-
 
 def part(name: str) -> Any:
     return importlib.import_module(f"benchmarks.{name}")

@@ -10,15 +10,6 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmark_on_the_path() -> Any:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(ROOT))
-        yield
-
 
 def its(module: str) -> Any:
     return importlib.import_module(f"benchmarks.{module}")

@@ -12,15 +12,6 @@ import pytest
 
 from pellucid.counting import flops_per_token, parameter_count
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmark_on_the_path() -> Any:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(ROOT))
-        yield
-
 
 def its(module: str) -> Any:
     return importlib.import_module(f"benchmarks.{module}")

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmark_on_the_path() -> Any:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(ROOT))
-        yield
 
 
 def workers() -> Any:

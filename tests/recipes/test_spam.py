@@ -13,7 +13,6 @@ import pytest
 
 from pellucid import runs
 
-ROOT = Path(__file__).parents[2]
 SMALL = (
     "model.encoder.n_layers=1",
     "model.encoder.attention.d_head=8",
@@ -25,7 +24,6 @@ SMALL = (
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(str(ROOT))
     spam = importlib.import_module("benchmarks.recipes.spam")
     for name in ("SMALL", "TINY"):
         monkeypatch.setattr(spam, name, SMALL)
