@@ -55,7 +55,8 @@ def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: in
 
 def pellucid(*, folder: str, prompt: list[int], weights: Weights, native: bool) -> Writes:
     """`continue_ids`, which `pellucid generate` goes on with."""
-    os.environ["PELLUCID_NATIVE"] = "on" if native else "off"
+    if not native:
+        os.environ["PELLUCID_NATIVE"] = "off"
     model = filled(open_published(Path(folder)), torch.device("cpu"))
     narrow(model, weights)
     if native and decoder(model) is None:
