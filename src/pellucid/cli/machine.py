@@ -1,6 +1,6 @@
 """Settings of the process that make the same arithmetic faster on a CPU; no result depends on them.
 
-Comes in: nothing. Goes out: a process that waits and allocates as training likes it. It does not
+Comes in: nothing. Goes out: a process that allocates as training likes it. It does not
 know torch: it must act before torch is loaded.
 """
 
@@ -16,15 +16,13 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def settle(*, plain_memory: bool = False) -> None:
-    """Let waiting threads sleep soon; keep freed memory for the next step, in huge pages.
+    """Keep freed memory for the next step, in huge pages.
 
-    Threads that wait spin a little and then sleep: as fast on a quiet machine, twice as fast where
-    another program wants the same cores. And glibc gives large blocks back to the system as soon as
-    they are free, so that every step faults all its pages in anew; here they stay, and torch asks
-    for pages of 2 MB where the system grants them on request. With `plain_memory`, and with another
-    C library, memory is as the system has it. Each is left alone where the environment has chosen.
+    glibc gives large blocks back to the system as soon as they are free, so that every step faults
+    all its pages in anew; here they stay, and torch asks for pages of 2 MB where the system grants
+    them on request. With `plain_memory`, and with another C library, memory is as the system has
+    it. Each is left alone where the environment has chosen.
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if plain_memory or sys.platform != "linux":
         return
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own switch
