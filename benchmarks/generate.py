@@ -180,7 +180,15 @@ def summary(
     weights: int,
     bandwidth: Mapping[str, float],
 ) -> dict[str, dict[str, Any]]:
-    """For each contestant its speed, its share of the bandwidth, and the ratios to all others."""
+    """For each contestant its speed, its share of the bandwidth, and the ratios to all others.
+
+    Without those whose time was lost in noise: in a turn, all tokens took no longer than the first.
+    """
+    turns = {
+        name: of
+        for name, of in turns.items()
+        if all(turn.found[clock] > 0 for turn in of for clock in ("wall", "processor"))
+    }
 
     def seconds(name: str, clock: str) -> list[float]:
         return [turn.found[clock] / turn.steps for turn in turns[name]]
@@ -238,6 +246,9 @@ def table(found: Mapping[str, Any]) -> str:
             f"| {name} | {row['tokens_per_second']:.1f} | {row['share_of_bandwidth']:.0%} | "
             f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | {same} |"
         )
+    lost = [name for name in found["turns"] if name not in rows]
+    if lost:
+        lines += ["", f"Lost in noise (more --new-tokens would tell): {'; '.join(lost)}."]
     return "\n".join(lines)
 
 

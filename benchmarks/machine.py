@@ -116,7 +116,10 @@ def header(
 
 
 def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:
-    """The flags that are not as they are by default, as anybody would give them again."""
+    """The flags that are not as they are by default, as anybody would give them again.
+
+    Of a path its last name: where it stood is this machine's affair.
+    """
     said: list[str] = []
     for name, value in vars(arguments).items():
         if value == parser.get_default(name) or name == "out":
@@ -124,7 +127,7 @@ def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> lis
         said.append(f"--{name.replace('_', '-')}")
         if value is not True:
             values = value if isinstance(value, list) else [value]
-            said += ["PATH" if isinstance(one, Path) else str(one) for one in values]
+            said += [one.name if isinstance(one, Path) else str(one) for one in values]
     return said
 
 

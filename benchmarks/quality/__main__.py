@@ -26,24 +26,23 @@ import argparse
 import json
 import math
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import header
+from benchmarks.machine import header, write
 from benchmarks.quality.nanogpt import cut, nanogpt
 from benchmarks.quality.ours import Contestant, Track, race
 from benchmarks.quality.page import table
 from benchmarks.quality.tuning import chosen, one_training, tune
-from benchmarks.workers import say
 
 RESULTS = Path(__file__).parent.parent / "results"
 
 
 def main() -> None:
-    arguments = parsed()
-    results: dict[str, Any] = header(["benchmarks.quality", *sys.argv[1:]], arguments.threads)
+    parser = flags()
+    arguments = checked(parser)
+    results = header("benchmarks.quality", parser, arguments)
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         if arguments.tune:
@@ -58,14 +57,11 @@ def main() -> None:
                 races["GPT-2"] = against_gpt2(arguments, scratch)
             results["races"] = races
     results["load_after"] = os.getloadavg()[0]
-    file = RESULTS / f"{kind}-{results['date']}.json"
-    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    say(f"written: {file}")
+    write(results, RESULTS, kind)
     print(json.dumps(results, indent=1) if arguments.tune else table(results))
 
 
-def parsed() -> argparse.Namespace:
-    """The flags; refused where they are half a race."""
+def flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.quality",
         description=__doc__,
@@ -82,6 +78,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of ours")
     parser.add_argument("--peer-seeds", type=int, nargs="+", default=[1], help="of GPT-2")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    return parser
+
+
+def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What was given; refused where it is half a race."""
     arguments = parser.parse_args()
     for one, other in (("nanogpt", "text"), ("train", "held_out")):
         if (getattr(arguments, one) is None) != (getattr(arguments, other) is None):

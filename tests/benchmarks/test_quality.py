@@ -163,3 +163,31 @@ def test_the_peer_trains_for_its_seconds_and_learns() -> None:
     assert gpt2.train(model, order, 0.5, 0.1, 4) > 3
     assert time.perf_counter() - began >= 0.5
     assert gpt2.total_nats(model, tokens, 16) < 399 * math.log(5) / 2
+
+
+def test_half_a_race_is_refused_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = importlib.import_module("benchmarks.quality.__main__")
+    monkeypatch.setattr("sys.argv", ["quality", "--train", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "--train and --held-out belong together" in capsys.readouterr().err
+
+
+def test_a_race_is_kept_under_its_date_with_the_names_of_its_texts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = importlib.import_module("benchmarks.quality.__main__")
+    ran = {"peer": {"name": "GPT-2"}}
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(command, "against_gpt2", lambda *_: ran)
+    monkeypatch.setattr(command, "table", lambda found: str(found["races"]))
+    texts = ["--train", str(tmp_path / "a.txt"), "--held-out", str(tmp_path / "b.txt")]
+    monkeypatch.setattr("sys.argv", ["quality", *texts])
+    command.main()
+    (file,) = tmp_path.glob("quality-*.json")
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["races"] == {"GPT-2": ran}
+    assert found["command"].endswith("benchmarks.quality --train a.txt --held-out b.txt")
+    assert capsys.readouterr().out.strip() == str({"GPT-2": ran})

@@ -168,9 +168,9 @@ def test_the_page_has_a_place_for_every_section() -> None:
 
 def test_the_command_is_told_with_the_flags_that_were_given() -> None:
     parser = its("train").flags()
-    words = ["--shape", "mid", "--turns", "2", "--compiled", "--out", "x", "--nanogpt", "y"]
+    words = ["--shape", "mid", "--turns", "2", "--compiled", "--out", "x", "--nanogpt", "a/nanoGPT"]
     given = its("machine").given(parser, parser.parse_args(words))
-    assert given == ["--shape", "mid", "--nanogpt", "PATH", "--turns", "2", "--compiled"]
+    assert given == ["--shape", "mid", "--nanogpt", "nanoGPT", "--turns", "2", "--compiled"]
 
 
 def test_contestants_that_do_not_fit_into_memory_are_not_started() -> None:
