@@ -80,7 +80,8 @@ def contestants(
 
     def enter(name: str, make: str, kept: str, *, shared: bool = True, **more: Any) -> None:
         setup = {"folder": folder, "prompt": prompt} | more
-        contestant = Contestant(f"{name}, {kept}", make, setup)
+        ours = make.startswith(OURS)
+        contestant = Contestant(f"{name}, {kept}", make, setup, settled=ours)
         entered.append((contestant, kept, shared))
 
     for precision in ("float32", "bfloat16"):

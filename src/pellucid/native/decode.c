@@ -24,7 +24,7 @@ enum { FLOAT32, BFLOAT16, INT8 };                       /* what a matrix is kept
 enum { EMBED, PLACE, NORM, PRODUCT, ADD, KEEP, ATTEND, CAP };   /* instructions */
 enum { LAYER_NORM, RMS_NORM };
 enum { LINEAR, RELU, RELU_SQUARED, GELU, GELU_TANH, SILU };
-enum { MOST_THREADS = 64, BYTES_AT_A_TIME = 32768, MOST_ROWS_AT_A_TIME = 1024 };
+enum { MOST_THREADS = 64, LEAST_BYTES_AT_A_TIME = 65536, MOST_ROWS_AT_A_TIME = 1024 };
 enum { BLOCK = 256 };        /* int8: columns that share a scale; 256 x 127 x 32767 fits an int32 */
 enum { LANES = 16 };
 
@@ -381,6 +381,22 @@ static void meet(struct call *call) {
     for (int turn = 0; atomic_load(&call->phase) == phase; turn++) rest(turn);
 }
 
+/* The next piece of instruction `i`, up to `last`: a thread's share of what is left of `n`, but
+   `least` at least and `most` at most. Pieces are taken as threads become free: another program may
+   hold one of them up. They begin large, since memory is read fastest in long stretches, and end
+   small, so that all threads end together. */
+static int32_t taken(struct call *call, int32_t i, int32_t n, int32_t least, int32_t most,
+                     int32_t *last) {
+    int32_t first = atomic_load(&call->taken[i]), size;
+    do {
+        if (first >= n) return n;
+        size = (n - first) / call->n_threads / 4 * 4;
+        size = size < least ? least : size > most ? most : size;
+        *last = first + size < n ? first + size : n;
+    } while (!atomic_compare_exchange_weak(&call->taken[i], &first, *last));
+    return first;
+}
+
 static void *work(void *given) {
     struct worker *worker = given;
     struct call *call = worker->call;
@@ -389,11 +405,12 @@ static void *work(void *given) {
     for (int32_t i = 0; i < call->length; i++) {
         const struct instruction *one = call->tape + i;
         static const int32_t bytes[] = {4, 2, 1};
-        int32_t n = call->rows, size = 1, first;
+        int32_t n = call->rows, least = 1, most = 1, first, last;
         if (one->operation == PRODUCT) {
             n = one->n_out;
-            size = BYTES_AT_A_TIME / (one->n_in * bytes[one->precision]) / 4 * 4;
-            size = size < 4 ? 4 : size > MOST_ROWS_AT_A_TIME ? MOST_ROWS_AT_A_TIME : size;
+            least = LEAST_BYTES_AT_A_TIME / (one->n_in * bytes[one->precision]) / 4 * 4;
+            most = MOST_ROWS_AT_A_TIME;
+            least = least < 4 ? 4 : least > most ? most : least;
             for (int32_t row = 0; row < call->rows; row++)
                 as_read(one->precision, at(call, row, one->input), one->n_in,
                         own + (int64_t)row * call->widest);
@@ -402,9 +419,8 @@ static void *work(void *given) {
         } else if (one->operation == ATTEND) {
             n *= one->attention->n_heads;
         }
-        /* pieces are taken as threads become free: another program may hold one of them up */
-        while ((first = atomic_fetch_add(&call->taken[i], size)) < n)
-            piece(call, one, first, first + size < n ? first + size : n, own);
+        while ((first = taken(call, i, n, least, most, &last)) < n)
+            piece(call, one, first, last, own);
         if (one->wait) meet(call);
     }
     return 0;

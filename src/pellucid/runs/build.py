@@ -5,6 +5,7 @@ Comes in: choices and data. Goes out: a `Job`. It does not run it.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,12 +95,12 @@ def _seconds_per_step(
     task: Task,
     precision: Precision,
 ) -> float:
-    """How long batch, forward and backward of one update take; no weight moves."""
+    """How long batch, forward and backward of one update take: the median; no weight moves."""
     settings, device = run.training, model.device
     # running statistics of norms move with every pass, and a pass for timing is none
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    seconds = 0.0
-    for _ in range(3):  # the first one also warms up
+    taken: list[float] = []
+    while len(taken) < 6 and sum(taken) < 3:
         started = time.perf_counter()
         accumulate(
             model,
@@ -111,14 +112,12 @@ def _seconds_per_step(
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        seconds = time.perf_counter() - started
+        taken.append(time.perf_counter() - started)
         model.zero_grad()
-        if seconds > 10:
-            break
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return seconds
+    return statistics.median(taken[1:] or taken)  # the first one warms up
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
