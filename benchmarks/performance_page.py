@@ -58,6 +58,16 @@ SECTIONS = {
     "generate": Section(
         "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
     ),
+    "quality-nanogpt": Section(
+        "quality-nanogpt",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --nanogpt nanoGPT --text input.txt",
+    ),
+    "quality-gpt2": Section(
+        "quality-gpt2",
+        "benchmarks.quality.page:table",
+        "benchmarks.quality --train wiki.test.raw --held-out wiki.valid.raw",
+    ),
     "vitals": Section("vitals", "benchmarks.vitals:table", "benchmarks.vitals"),
     "scale": Section("scale", "benchmarks.scale_page:page", "benchmarks.scale"),
 }

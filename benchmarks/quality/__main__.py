@@ -27,6 +27,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +43,26 @@ RESULTS = Path(__file__).parent.parent / "results"
 def main() -> None:
     parser = flags()
     arguments = checked(parser)
-    results = header("benchmarks.quality", parser, arguments)
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        if arguments.tune:
-            kind = "quality-peer"
-            results |= tune(arguments.preset, arguments.seconds, scratch, arguments.threads)
-        else:
-            kind = "quality"
-            races = {}
-            if arguments.nanogpt is not None:
-                races["nanoGPT"] = against_nanogpt(arguments, scratch)
-            if arguments.train is not None:
-                races["GPT-2"] = against_gpt2(arguments, scratch)
-            results["races"] = races
-    results["load_after"] = os.getloadavg()[0]
-    write(results, RESULTS, kind)
-    print(json.dumps(results, indent=1) if arguments.tune else table(results))
+        for name, ran in runs(arguments, Path(folder)):
+            found = header("benchmarks.quality", parser, arguments)
+            found |= ran()
+            found["load_after"] = os.getloadavg()[0]
+            write(found, RESULTS, name)
+            print(table(found) if "runs" in found else json.dumps(found, indent=1))
+
+
+def runs(
+    arguments: argparse.Namespace, scratch: Path
+) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """What was asked for: its file's name before the date, and how to come by what it holds."""
+    if arguments.tune:
+        seconds, threads = arguments.seconds, arguments.threads
+        yield "quality-peer", lambda: tune(arguments.preset, seconds, scratch, threads)
+    if arguments.nanogpt is not None:
+        yield "quality-nanogpt", lambda: against_nanogpt(arguments, scratch)
+    if arguments.train is not None:
+        yield "quality-gpt2", lambda: against_gpt2(arguments, scratch)
 
 
 def flags() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""The races as Markdown tables.
+"""A race as a Markdown table, below a line that says what was run.
 
 Comes in: results. Goes out: text. It does not know how they were found.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
-
-def table(results: dict[str, Any]) -> str:
-    """A table for each race, and what was reached in the least share of the peer's time."""
-    return "\n\n".join(one(found) for found in results["races"].values())
+from benchmarks.train_table import machine_line
 
 
-def one(race: dict[str, Any]) -> str:
+def table(race: Mapping[str, Any]) -> str:
     """One race; `time` is the median over seeds of whole commands against the peer's."""
     peer = race["peer"]
     lines = [
+        machine_line(race),
+        "",
         "| | seconds | time | bits per byte, mean | of each seed | nats per byte, mean | updates |",
         "|---|---|---|---|---|---|---|",
         row(peer["name"], [peer["seconds"]], peer["seconds"], peer["losses"], peer.get("updates")),

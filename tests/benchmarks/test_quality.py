@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import math
@@ -63,7 +64,11 @@ def test_the_table_sets_seconds_against_the_peers_and_says_where_none_are_left()
         "start_up_seconds": {"nano": 12.0},
         "runs": {"nano": {"0.1": [{"problem": "none left"}], "0.25": [run, run | {"seconds": 24}]}},
     }
-    shown = part("quality.page").table({"races": {"one": race}})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=2)
+    race |= part("machine").header("benchmarks.quality", parser, parser.parse_args([]))
+    shown = part("quality.page").table(race)
+    assert shown.startswith("`python -m benchmarks.quality`, 20")
     assert "| peer | 100.0 | 1.00 | 3.5000 | 3.0000, 4.0000 | 2.4260 |  |" in shown
     assert "| nano, to be kept: 0.1 of the time | start-up alone takes 12.0 |" in shown
     assert "| 24.0 to 26.0 | 0.25 | 2.0000 | 2.0000, 2.0000 | 1.3863 | 9 |" in shown
@@ -179,15 +184,15 @@ def test_a_race_is_kept_under_its_date_with_the_names_of_its_texts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     command = importlib.import_module("benchmarks.quality.__main__")
-    ran = {"peer": {"name": "GPT-2"}}
+    ran = {"peer": {"name": "GPT-2"}, "runs": {}}
     monkeypatch.setattr(command, "RESULTS", tmp_path)
     monkeypatch.setattr(command, "against_gpt2", lambda *_: ran)
-    monkeypatch.setattr(command, "table", lambda found: str(found["races"]))
+    monkeypatch.setattr(command, "table", lambda found: found["peer"]["name"])
     texts = ["--train", str(tmp_path / "a.txt"), "--held-out", str(tmp_path / "b.txt")]
     monkeypatch.setattr("sys.argv", ["quality", *texts])
     command.main()
-    (file,) = tmp_path.glob("quality-*.json")
+    (file,) = tmp_path.glob("quality-gpt2-*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
-    assert found["races"] == {"GPT-2": ran}
+    assert found["runs"] == {}
     assert found["command"].endswith("benchmarks.quality --train a.txt --held-out b.txt")
-    assert capsys.readouterr().out.strip() == str({"GPT-2": ran})
+    assert capsys.readouterr().out.strip() == "GPT-2"
