@@ -51,6 +51,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=6, help="rounds of turns that count")
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT; left out without")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     return parser
@@ -68,7 +69,7 @@ def main() -> None:
     shape = replace(shape, length=max(shape.length, arguments.prompt + arguments.new_tokens + 1))
     with tempfile.TemporaryDirectory() as folder:
         found |= measure(shape, folder, arguments)
-    write(found, arguments.out, "generate")
+    write(found, arguments.out, "generate" if arguments.device == "cpu" else "generate-cuda")
     print(table(found))
 
 
@@ -79,6 +80,8 @@ def contestants(
     entered: list[tuple[Contestant, str, bool]] = []
 
     def enter(name: str, make: str, kept: str, *, shared: bool = True, **more: Any) -> None:
+        if arguments.device != "cpu":
+            more |= {"device": arguments.device}
         setup = {"folder": folder, "prompt": prompt} | more
         ours = make.startswith(OURS)
         contestant = Contestant(f"{name}, {kept}", make, setup, settled=ours)
@@ -95,13 +98,15 @@ def contestants(
         enter("litgpt", f"{PEERS}:litgpt", precision, shared=False, **peer)
     peer = {"shape": as_json(shape), "precision": "float32"}
     enter("x-transformers", f"{PEERS}:x_transformers", "float32", shared=False, **peer)
-    if importlib.util.find_spec("llama_cpp") is None:
+    if arguments.device != "cpu":
+        say("llama.cpp is left out, and so are 8 bits: they are compared on a CPU")
+    elif importlib.util.find_spec("llama_cpp") is None:
         say("llama.cpp is left out: llama-cpp-python is not installed")
     else:
         for precision in ("float32", "bfloat16", "q8_0"):
             peer = {"shape": as_json(shape), "precision": precision}
             enter("llama.cpp", f"{PEERS}:llama_cpp", precision, **peer)
-    for precision in ("float32", "bfloat16", "int8"):
+    for precision in ("float32", "bfloat16", "int8")[: 3 if arguments.device == "cpu" else 2]:
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
             enter(name, f"{OURS}:pellucid", precision, weights=precision, native=native)
     only = arguments.only
@@ -114,7 +119,7 @@ def measure(shape: Shape, folder: str, arguments: argparse.Namespace) -> dict[st
     entered = contestants(shape, folder, prompt, arguments)
     with started([weights_contestant(shape, Path(folder))], arguments.threads):
         pass  # the weights are written where it was made
-    reading = Contestant("reading", f"{OURS}:reading")
+    reading = Contestant("reading", f"{OURS}:reading", {"device": arguments.device})
     with started([reading, *(one for one, _, _ in entered)], arguments.threads) as workers:
         ids = {worker.name: worker.facts["ids"] for worker in workers[1:]}
         check_parity(ids)

@@ -23,19 +23,26 @@ from benchmarks.train_weights import read
 
 
 def huggingface(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, static: bool
+    *,
+    folder: str,
+    prompt: list[int],
+    shape: dict[str, Any],
+    precision: str,
+    static: bool,
+    device: str = "cpu",
 ) -> Writes:
     """`generate`, with its cache of keys and values, that grows or is of a fixed size."""
     from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
-    model = GPT2LMHeadModel.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=getattr(torch, precision))
+    model = model.to(device).eval()
     settings = {"cache_implementation": "static"} if static else {}
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
             found = model.generate(
-                torch.tensor([prompt]),
-                attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                torch.tensor([prompt], device=device),
+                attention_mask=torch.ones(1, len(prompt), dtype=torch.long, device=device),
                 do_sample=False,
                 min_new_tokens=n,
                 max_new_tokens=n,
@@ -48,31 +55,43 @@ def huggingface(
 
 
 def nanogpt(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, checkout: str
+    *,
+    folder: str,
+    prompt: list[int],
+    shape: dict[str, Any],
+    precision: str,
+    checkout: str,
+    device: str = "cpu",
 ) -> Writes:
     """Its `generate`, which reads the whole text for each token; `top_k=1` is greedy."""
-    model = nanogpt_model(Shape(**shape), folder, checkout).to(getattr(torch, precision)).eval()
+    model = nanogpt_model(Shape(**shape), folder, checkout)
+    model = model.to(device, getattr(torch, precision)).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
-            return model.generate(torch.tensor([prompt]), n, top_k=1)[0, len(prompt) :].tolist()
+            found = model.generate(torch.tensor([prompt], device=device), n, top_k=1)
+        return found[0, len(prompt) :].tolist()
 
     return Writes(write, prompt)
 
 
-def litgpt(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: str) -> Writes:
+def litgpt(
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str = "cpu"
+) -> Writes:
     """Its `generate` with its cache; weights of its own draw, rotary positions."""
     from litgpt.generate.base import generate  # pyright: ignore[reportMissingImports]
 
-    model = litgpt_model(Shape(**shape)).to(getattr(torch, precision)).eval()
+    model = litgpt_model(Shape(**shape)).to(device, getattr(torch, precision)).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:
         size = len(prompt) + n
         model.max_seq_length = max(64, size)
-        model.set_kv_cache(batch_size=1)
-        model.to(getattr(torch, precision))
+        model.set_kv_cache(batch_size=1, device=torch.device(device))
+        model.to(device, getattr(torch, precision))
         with torch.inference_mode():
-            found = generate(model, torch.tensor(prompt), size, temperature=0.0, top_k=1)
+            found = generate(
+                model, torch.tensor(prompt, device=device), size, temperature=0.0, top_k=1
+            )
         model.clear_kv_cache()
         return found[len(prompt) :].tolist()
 
@@ -80,17 +99,18 @@ def litgpt(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: 
 
 
 def x_transformers(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str = "cpu"
 ) -> Writes:
     """Its `AutoregressiveWrapper.generate` with its cache; weights of its own draw."""
     from x_transformers import AutoregressiveWrapper  # pyright: ignore[reportMissingImports]
 
     inner = x_transformers_model(Shape(**shape))
-    model = AutoregressiveWrapper(inner.to(getattr(torch, precision))).eval()
+    model = AutoregressiveWrapper(inner.to(device, getattr(torch, precision))).eval()
 
     def write(prompt: list[int], n: int) -> list[int]:
         with torch.inference_mode():
-            return model.generate(torch.tensor([prompt]), n, temperature=0.0)[0].tolist()
+            given = torch.tensor([prompt], device=device)
+            return model.generate(given, n, temperature=0.0)[0].tolist()
 
     return Writes(write, prompt)
 

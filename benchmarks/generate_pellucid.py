@@ -10,15 +10,18 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks import machine
 from pellucid.checkpoints.huggingface import open_published
 from pellucid.generation import Sampling, continue_ids
 from pellucid.generation.decoding import decoder
+from pellucid.generation.graphs import graphed
 from pellucid.model import Weights, narrow
 from pellucid.native import huge_buffer, library
 from pellucid.runs.published import filled
@@ -53,13 +56,19 @@ def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: in
     return took
 
 
-def pellucid(*, folder: str, prompt: list[int], weights: Weights, native: bool) -> Writes:
-    """`continue_ids`, which `pellucid generate` goes on with."""
+def pellucid(
+    *, folder: str, prompt: list[int], weights: Weights, native: bool, device: str = "cpu"
+) -> Writes:
+    """`continue_ids`, which `pellucid generate` goes on with; on a GPU the whole model rounded."""
     if not native:
         os.environ["PELLUCID_NATIVE"] = "off"
-    model = filled(open_published(Path(folder)), torch.device("cpu"))
-    narrow(model, weights)
-    if native and decoder(model) is None:
+    model = filled(open_published(Path(folder)), torch.device(device))
+    if device == "cpu":
+        narrow(model, weights)
+    else:
+        model.to(getattr(torch, weights))
+    find = decoder if device == "cpu" else graphed
+    if native and find(model) is None:
         raise SystemExit("there is no compiled code: is there a C compiler?")
 
     def write(prompt: list[int], n: int) -> list[int]:
@@ -69,8 +78,10 @@ def pellucid(*, folder: str, prompt: list[int], weights: Weights, native: bool) 
     return Writes(write, prompt)
 
 
-def reading() -> Callable[[int], dict[str, Any]]:
+def reading(*, device: str) -> Callable[[int], dict[str, Any]]:
     """Bytes per second at which memory is read; a step is one pass."""
+    if device != "cpu":
+        return partial(reading_of_gpu, torch.ones(READ_BYTES // 4, device=device))
     loaded = library(Path(__file__).with_name("sweep.c"))
     if loaded is None:
         raise SystemExit("the limit is measured by C: is there a C compiler?")
@@ -89,3 +100,10 @@ def reading() -> Callable[[int], dict[str, Any]]:
         return {"best": best, "by_processor": by_processor}
 
     return sweep
+
+
+def reading_of_gpu(numbers: torch.Tensor, steps: int) -> dict[str, Any]:
+    """The same of a GPU's memory, by torch's own sum."""
+    taken = [machine.timed(numbers.sum, "cuda") for _ in range(steps)]
+    best, by_processor = (READ_BYTES / min(clock) for clock in zip(*taken, strict=True))
+    return {"best": best, "by_processor": by_processor}

@@ -58,6 +58,11 @@ SECTIONS = {
     "generate": Section(
         "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
     ),
+    "generate-cuda": Section(
+        "generate-cuda",
+        "benchmarks.generate:table",
+        "benchmarks.generate --nanogpt nanoGPT --device cuda",
+    ),
     "quality-nanogpt": Section(
         "quality-nanogpt",
         "benchmarks.quality.page:table",

@@ -49,7 +49,7 @@ def main() -> None:
             found |= ran()
             found["load_after"] = os.getloadavg()[0]
             write(found, RESULTS, name)
-            print(table(found) if "runs" in found else json.dumps(found, indent=1))
+            print(table(found) if "peer" in found else json.dumps(found, indent=1))
 
 
 def runs(

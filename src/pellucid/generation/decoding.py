@@ -46,7 +46,7 @@ class Decoder:
     def __init__(self, model: Transformer, tape: Tape, run: Callable[[Call], None]) -> None:
         self._run = run
         self._tape = tape
-        self._hooks = _hooks_of(model)
+        self._hooks = hooks_of(model)
         self._n_logits = model.head_weight.shape[0]
         self._n_ids = model.token_embedding.weight.shape[0]
         self._context = model.context_length
@@ -114,7 +114,7 @@ def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
 
 
-def _hooks_of(model: Transformer) -> list[Any]:
+def hooks_of(model: Transformer) -> list[Any]:
     """The tables of hooks of every module: while any of them holds one, somebody watches."""
     everywhere = cast("Any", torch_modules)
     found = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.generation.decoding import Decoder, decoder
+from pellucid.generation.graphs import Steps, graphed
 from pellucid.model import Encoded, KeyValueCache, Transformer
 
 
@@ -47,7 +48,7 @@ class Reader:
         self.encoded = encoded
         self.caches: list[KeyValueCache] | None = None
         self.start = 0
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder | Steps | None = None
         self._looked_for_decoder = encoded is not None
 
     @torch.inference_mode()
@@ -68,11 +69,12 @@ class Reader:
         return self.model.logits(hidden[:, -1]).float()
 
     def _decoded(self, ids: Tensor) -> Tensor | None:
-        """The logits by compiled code: where there is any, and one token is new."""
+        """The logits by compiled or recorded code: where there is any, and one token is new."""
         if self.caches is None or ids.shape[1] - self.start - self.caches[0].length != 1:
             return None
         if not self._looked_for_decoder:
-            self._decoder, self._looked_for_decoder = decoder(self.model), True
+            find = graphed if self.model.device.type == "cuda" else decoder
+            self._decoder, self._looked_for_decoder = find(self.model), True
         return None if self._decoder is None else self._decoder.logits(ids[:, -1], self.caches)
 
     def take(self, rows: Int[Tensor, " taken"]) -> None:

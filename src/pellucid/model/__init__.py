@@ -25,7 +25,7 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
-from pellucid.model.cache import KeyValueCache, NoCache
+from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
 from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
@@ -65,6 +65,7 @@ __all__ = [
     "Heads",
     "InstanceNorm",
     "KeyValueCache",
+    "KeysAndValues",
     "LayerNorm",
     "Learned",
     "LinearAttention",

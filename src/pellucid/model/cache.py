@@ -89,6 +89,10 @@ class KeyValueCache(NoCache):
         """
         return self._store
 
+    def move_to(self, room: KeysAndValues) -> None:
+        """Read and write other buffers from now on, which hold the same."""
+        self._store = room
+
     def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         """What the first call made."""
         if self._fixed is None:

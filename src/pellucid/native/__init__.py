@@ -1,7 +1,7 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
 from pellucid.native.activations import ActivationName, Way, activation
-from pellucid.native.compile import allowed, library
+from pellucid.native.compile import allowed, library, turned_off
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors, kind_of
 from pellucid.native.decode import (
     INT8_BLOCK,
@@ -38,4 +38,5 @@ __all__ = [
     "huge_buffer",
     "kind_of",
     "library",
+    "turned_off",
 ]

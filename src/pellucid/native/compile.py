@@ -54,9 +54,14 @@ def allowed(yes: bool) -> Generator[None]:
         _allowed.reset(token)
 
 
+def turned_off() -> bool:
+    """Whether the model itself is to do what faster code would: `PELLUCID_NATIVE=off`."""
+    return os.environ.get("PELLUCID_NATIVE") == "off"
+
+
 def library(source: Path) -> ctypes.CDLL | None:
     """`source`, compiled and loaded, once in a process."""
-    if os.environ.get("PELLUCID_NATIVE") == "off" or not _allowed.get():
+    if turned_off() or not _allowed.get():
         return None
     places = (os.environ.get("PELLUCID_NATIVE"), os.environ.get("PELLUCID_CACHE"))
     return _library(source, os.environ.get("CC"), places)
