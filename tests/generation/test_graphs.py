@@ -19,6 +19,7 @@ from pellucid import config
 from pellucid.generation import Beams, Reader, Sampling, beam_search_ids, continue_tokens
 from pellucid.generation import reading as reading_module
 from pellucid.generation.graphs import Steps, graphed
+from pellucid.model.adapt import add_lora
 from support.models import BASE, PAIRS, VARIANTS, build, random_ids
 
 GREEDY = Sampling(temperature=0.0)
@@ -146,6 +147,19 @@ def test_a_texts_steps_serve_the_next_and_go_with_the_model() -> None:
     del model, steps
     gc.collect()
     assert gone() is None
+
+
+def test_adapters_can_be_turned_off_and_so_are_not_recorded() -> None:
+    model = ready(BASE)
+    add_lora(model, rank=2, alpha=4.0, dropout=0.0, targets=["*.query"], seed=1)
+    assert plainly(model) is None
+
+
+def test_the_model_itself_is_asked_where_faster_code_is_turned_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PELLUCID_NATIVE", "off")
+    assert plainly(ready(BASE)) is None
 
 
 def test_whoever_watches_with_hooks_sees_every_token() -> None:

@@ -25,6 +25,7 @@ from pellucid.model import (
     KeysAndValues,
     KeyValueCache,
     Learned,
+    LoRALinear,
     MultiHeadAttention,
     NoCache,
     NoPositions,
@@ -68,9 +69,9 @@ def recorded(compute: Compute) -> Compute:
 def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded) -> Steps | None:
     """What goes on with texts in this model's place; None where only the model can.
 
-    None for positions that add to the scores, windows, attention without keys, and an encoder; and
-    with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its weights stay
-    where they are.
+    None for positions that add to the scores, windows, attention without keys, adapters, and an
+    encoder; and with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its
+    weights stay where they are.
     """
     if turned_off():
         return None
@@ -88,8 +89,8 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
 class Steps:
     """A model's recorded steps, and the buffers of keys and values that they read and write.
 
-    A recording takes about as long as thirty tokens. The buffers belong to the text that was gone
-    on with last: another one that is still read moves out, and in again when it is its turn.
+    The buffers belong to the text that was gone on with last: another one that is still read moves
+    out, and in again when it is its turn. What is recorded are the modules as they are then.
     """
 
     def __init__(
@@ -186,6 +187,8 @@ def _unrecordable(model: Transformer) -> str | None:
     """What of a model depends on more than its places and its mask; None where nothing does."""
     if model.decoder is None or model.encoder is not None:
         return "an encoder"
+    if any(isinstance(module, LoRALinear) for module in model.modules()):
+        return "adapters, which are turned on and off"
     stack = model.decoder
     if type(stack.positions) not in (NoPositions, Learned, Sinusoidal, Rotary):
         return type(stack.positions).__name__
