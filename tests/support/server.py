@@ -65,9 +65,9 @@ class Server:
 
     def _send(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         first = self.cuts.pop(0) if self.cuts else len(body)
+        self.sent += len(body[:first])  # before whoever asked can have it, and look here
         handler.wfile.write(body[:first])
         handler.wfile.flush()
-        self.sent += len(body[:first])
         if self.hang is not None and first < len(body):
             self.hang.wait(30)
         handler.close_connection = True

@@ -10,7 +10,7 @@ is at hand; the backward pass only scales what is already there. Three matrix pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -223,10 +223,7 @@ class _Function(torch.autograd.Function):
         log_z, hits = torch.zeros_like(token_losses), torch.zeros_like(token_losses)
         penalty = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
-        # The sum over chunks is kept wide: bf16 would forget the small addends.
-        grad_weight = (
-            torch.zeros(weight.shape, dtype=wide, device=weight.device) if by_weight else None
-        )
+        grad_weight: Tensor | None = None
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
         learning = by_hidden or by_weight or by_bias
         in_c = _in_c(hidden) if soft_cap is None else None
@@ -247,8 +244,10 @@ class _Function(torch.autograd.Function):
                 grad_bias += made.errors.sum(0, dtype=wide)
             if grad_hidden is not None:
                 torch.mm(made.errors, matrix, out=grad_hidden[part])
-            if grad_weight is not None:
-                grad_weight += made.errors.t() @ here
+            if by_weight:
+                product = made.errors.t() @ here
+                # the sum over chunks is kept wide: bf16 would forget the small addends
+                grad_weight = product.to(wide) if grad_weight is None else grad_weight.add_(product)
         by_matrix = None if grad_weight is None else grad_weight.to(weight.dtype)
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z, hits)
@@ -256,7 +255,8 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        saved = cast("tuple[Tensor | None, ...]", ctx.saved_tensors)
+        saved = cast("Sequence[Tensor | None]", ctx.saved_tensors)
         scale = grads[0]
-        by_input = [None if grad is None else grad * scale.to(grad.dtype) for grad in saved]
-        return (*by_input, None, None, None, None)
+        if scale.device.type != "cpu" or scale != 1:  # on a GPU to look would be to wait
+            saved = [None if grad is None else grad * scale.to(grad.dtype) for grad in saved]
+        return (*saved, None, None, None, None)
