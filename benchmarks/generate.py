@@ -78,17 +78,16 @@ def contestants(
 ) -> list[tuple[Contestant, str, bool]]:
     """Everybody who takes part, its precision, and whether it has the shared weights."""
     entered: list[tuple[Contestant, str, bool]] = []
+    on_cpu = arguments.device == "cpu"
 
     def enter(name: str, make: str, kept: str, *, shared: bool = True, **more: Any) -> None:
-        if arguments.device != "cpu":
-            more |= {"device": arguments.device}
         setup = {"folder": folder, "prompt": prompt} | more
         ours = make.startswith(OURS)
         contestant = Contestant(f"{name}, {kept}", make, setup, settled=ours)
         entered.append((contestant, kept, shared))
 
     for precision in ("float32", "bfloat16"):
-        peer = {"shape": as_json(shape), "precision": precision}
+        peer = {"shape": as_json(shape), "precision": precision, "device": arguments.device}
         enter("Hugging Face", f"{PEERS}:huggingface", precision, static=False, **peer)
         name = "Hugging Face with a static cache"
         enter(name, f"{PEERS}:huggingface", precision, static=True, **peer)
@@ -96,9 +95,9 @@ def contestants(
             checkout = str(arguments.nanogpt.resolve())
             enter("nanoGPT", f"{PEERS}:nanogpt", precision, checkout=checkout, **peer)
         enter("litgpt", f"{PEERS}:litgpt", precision, shared=False, **peer)
-    peer = {"shape": as_json(shape), "precision": "float32"}
+    peer = {"shape": as_json(shape), "precision": "float32", "device": arguments.device}
     enter("x-transformers", f"{PEERS}:x_transformers", "float32", shared=False, **peer)
-    if arguments.device != "cpu":
+    if not on_cpu:
         say("llama.cpp is left out, and so are 8 bits: they are compared on a CPU")
     elif importlib.util.find_spec("llama_cpp") is None:
         say("llama.cpp is left out: llama-cpp-python is not installed")
@@ -106,9 +105,10 @@ def contestants(
         for precision in ("float32", "bfloat16", "q8_0"):
             peer = {"shape": as_json(shape), "precision": precision}
             enter("llama.cpp", f"{PEERS}:llama_cpp", precision, **peer)
-    for precision in ("float32", "bfloat16", "int8")[: 3 if arguments.device == "cpu" else 2]:
+    for precision in ("float32", "bfloat16", *(["int8"] if on_cpu else [])):
+        own = {"weights": precision, "device": arguments.device}
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
-            enter(name, f"{OURS}:pellucid", precision, weights=precision, native=native)
+            enter(name, f"{OURS}:pellucid", precision, native=native, **own)
     only = arguments.only
     return [one for one in entered if not only or any(part in one[0].name for part in only)]
 

@@ -29,7 +29,7 @@ def huggingface(
     shape: dict[str, Any],
     precision: str,
     static: bool,
-    device: str = "cpu",
+    device: str,
 ) -> Writes:
     """`generate`, with its cache of keys and values, that grows or is of a fixed size."""
     from transformers import GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
@@ -61,7 +61,7 @@ def nanogpt(
     shape: dict[str, Any],
     precision: str,
     checkout: str,
-    device: str = "cpu",
+    device: str,
 ) -> Writes:
     """Its `generate`, which reads the whole text for each token; `top_k=1` is greedy."""
     model = nanogpt_model(Shape(**shape), folder, checkout)
@@ -76,7 +76,7 @@ def nanogpt(
 
 
 def litgpt(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str = "cpu"
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str
 ) -> Writes:
     """Its `generate` with its cache; weights of its own draw, rotary positions."""
     from litgpt.generate.base import generate  # pyright: ignore[reportMissingImports]
@@ -99,7 +99,7 @@ def litgpt(
 
 
 def x_transformers(
-    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str = "cpu"
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, device: str
 ) -> Writes:
     """Its `AutoregressiveWrapper.generate` with its cache; weights of its own draw."""
     from x_transformers import AutoregressiveWrapper  # pyright: ignore[reportMissingImports]

@@ -57,7 +57,7 @@ def timed(write: Callable[[list[int], int], list[int]], prompt: list[int], n: in
 
 
 def pellucid(
-    *, folder: str, prompt: list[int], weights: Weights, native: bool, device: str = "cpu"
+    *, folder: str, prompt: list[int], weights: Weights, native: bool, device: str
 ) -> Writes:
     """`continue_ids`, which `pellucid generate` goes on with; on a GPU the whole model rounded."""
     if not native:
