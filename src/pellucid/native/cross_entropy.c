@@ -1,8 +1,9 @@
 /* Cross-entropy over a large vocabulary: logits become errors where they stand.
 
-   Comes in: rows of logits, float32 or bfloat16. Goes out: in their place the gradient of the loss
-   by them, and beside it each row's loss, log Z and hit. Sums are float32. Rows whose target is
-   `ignored` become zeros. It does not know where the logits came from.
+   Comes in: rows of logits, float32 or bfloat16, and room for one row's e^(logit - largest). Goes
+   out: in the logits' place the gradient of the loss by them, and beside it each row's loss, log Z
+   and hit. Sums are float32. Rows whose target is `ignored` become zeros. It does not know where the
+   logits came from.
 
        loss = [ -sum_i y_i log p_i + z_loss (log Z)^2 ] / divisor,   y = (1 - s) onehot + s / V
        error = [ p (1 + 2 z_loss log Z) - y ] / divisor
@@ -20,7 +21,8 @@ typedef struct {
 
 #define ROWS(name, kind, read, write)                                                              \
     void name(kind *logits, const float *bias, const int64_t *targets, int64_t n_rows,             \
-              const Settings *how, float *losses, float *log_z, float *hits, float *extra) {       \
+              const Settings *how, float *restrict powers, float *losses, float *log_z,            \
+              float *hits, float *extra) {                                                         \
         const int64_t vocab = how->vocab;                                                          \
         for (int64_t row = 0; row < n_rows; row++) {                                               \
             kind *at = logits + row * vocab;                                                       \
@@ -38,7 +40,10 @@ typedef struct {
                 sum += value;                                                                      \
             }                                                                                      \
             _Pragma("omp simd reduction(+ : total)")                                               \
-            for (int64_t i = 0; i < vocab; i++) total += exponential(read(at[i]) - top);           \
+            for (int64_t i = 0; i < vocab; i++) {                                                  \
+                powers[i] = exponential(read(at[i]) - top);                                        \
+                total += powers[i];                                                                \
+            }                                                                                      \
             const float z = top + logf(total);                                                     \
             const float score = read(at[seen ? target : 0]);                                       \
             log_z[row] = z;                                                                        \
@@ -53,10 +58,10 @@ typedef struct {
             }                                                                                      \
             const float share = (1.0f + 2.0f * how->z_loss * z) / total / how->divisor;            \
             const float even = how->smoothing / (float)vocab / how->divisor;                       \
-            const float hit = exponential(score - top) * share - even                              \
+            const float hit = powers[target] * share - even                                        \
                               - (1.0f - how->smoothing) / how->divisor;                            \
             _Pragma("omp simd") for (int64_t i = 0; i < vocab; i++)                                \
-                at[i] = write(exponential(read(at[i]) - top) * share - even);                      \
+                at[i] = write(powers[i] * share - even);                                           \
             at[target] = write(hit);                                                               \
         }                                                                                          \
     }

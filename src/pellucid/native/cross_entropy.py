@@ -67,7 +67,7 @@ def errors() -> Errors | None:
     for function in functions.values():
         function.argtypes = [
             *(c_void_p, c_void_p, c_void_p, c_int64, ctypes.POINTER(Settings)),
-            *(c_void_p, c_void_p, c_void_p, c_void_p),
+            *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
         ]
         function.restype = None
 
@@ -82,6 +82,7 @@ def errors() -> Errors | None:
                 rows.targets + long,
                 last - first,
                 ctypes.byref(settings),
+                (c_float * settings.vocab)(),
                 *(place + small for place in rows[3:]),
             )
 

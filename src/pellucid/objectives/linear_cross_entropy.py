@@ -25,6 +25,8 @@ from pellucid.typed import apply_function
 #: over chunks of the gradient by the matrix is made less often.
 _CHUNK_BYTES = 2**26
 _LEAST_ROWS = 256
+#: Of the gradient by the matrix, what is made at a time on a CPU: it is added while in the cache.
+_SLICE_BYTES = 2**22
 
 
 def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
@@ -202,6 +204,20 @@ def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
     return _Made(errors.to(given), losses, log_z, hits, extra)
 
 
+def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) -> None:
+    """Add `errors.T @ hidden` to `total`; the first is put in its place."""
+    vocab, width = total.shape
+    on_cpu = total.device.type == "cpu"
+    size = max(1, _SLICE_BYTES // (width * hidden.itemsize)) if on_cpu else max(1, vocab)
+    for to, part in zip(total.split(size), errors.split(size, dim=1), strict=True):
+        if to.dtype == hidden.dtype:
+            to.addmm_(part.t(), hidden, beta=0 if first else 1)
+        elif first:
+            to.copy_(part.t() @ hidden)
+        else:
+            to.add_(part.t() @ hidden)
+
+
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -223,7 +239,6 @@ class _Function(torch.autograd.Function):
         log_z, hits = torch.zeros_like(token_losses), torch.zeros_like(token_losses)
         penalty = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if by_hidden else None
-        grad_weight: Tensor | None = None
         grad_bias = torch.zeros(vocab, dtype=wide, device=weight.device) if by_bias else None
         learning = by_hidden or by_weight or by_bias
         in_c = _in_c(hidden) if soft_cap is None else None
@@ -231,6 +246,9 @@ class _Function(torch.autograd.Function):
         chunk = _Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
         rows = chunk_rows(n, vocab, hidden.itemsize if make is in_c else wide.itemsize)
         room = hidden.new_empty(min(rows, n), vocab)
+        # a sum over chunks is kept wide: bf16 would forget the small addends
+        kept = weight.dtype if n <= rows else wide
+        grad_weight = torch.empty_like(weight, dtype=kept) if by_weight and n else None
         for start in range(0, n, rows):
             part = slice(start, min(start + rows, n))
             here = hidden[part]
@@ -244,10 +262,8 @@ class _Function(torch.autograd.Function):
                 grad_bias += made.errors.sum(0, dtype=wide)
             if grad_hidden is not None:
                 torch.mm(made.errors, matrix, out=grad_hidden[part])
-            if by_weight:
-                product = made.errors.t() @ here
-                # the sum over chunks is kept wide: bf16 would forget the small addends
-                grad_weight = product.to(wide) if grad_weight is None else grad_weight.add_(product)
+            if grad_weight is not None:
+                _add_product(grad_weight, made.errors, here, first=start == 0)
         by_matrix = None if grad_weight is None else grad_weight.to(weight.dtype)
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z, hits)
