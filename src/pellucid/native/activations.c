@@ -18,7 +18,8 @@ static inline float gelu_tanh_slope(float x) {
 }
 
 static inline float gelu_slope(float x) {
-    return gaussian_below(x) + x * 0.398942280f * exponential(-0.5f * x * x);
+    float power = exponential(-0.5f * x * x);
+    return gaussian_below(x, power) + x * 0.398942280f * power;
 }
 
 #define ACTIVATION(name, kind)                                                                     \
