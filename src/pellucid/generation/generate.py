@@ -26,6 +26,7 @@ from pellucid.generation.starts import start
 from pellucid.maths import repetition_penalty
 from pellucid.model import Encoded, Transformer
 from pellucid.text import Tokenizer
+from pellucid.typed import to_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,37 @@ def continue_tokens(
     Raises:
         PellucidError: a prompt is empty.
     """
+    for ids, logits, drawn in _written(model, prompts, sampling, encoded, cache, when_outgrown):
+        log_p = log_p_of(logits, drawn).cpu()
+        yield [
+            None if token is None else Chosen(token, float(nats))
+            for token, nats in zip(ids, log_p, strict=True)
+        ]
+
+
+def continue_ids(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    encoded: Encoded | None = None,
+    cache: bool = True,
+    when_outgrown: Callable[[], None] | None = None,
+) -> Iterator[list[int | None]]:
+    """The ids of `continue_tokens`, without asking how probable each was."""
+    for ids, _, _ in _written(model, prompts, sampling, encoded, cache, when_outgrown):
+        yield ids
+
+
+def _written(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    encoded: Encoded | None,
+    cache: bool,
+    when_outgrown: Callable[[], None] | None,
+) -> Iterator[tuple[list[int | None], Tensor, Tensor]]:
+    """What each row writes next, the logits it was drawn from, and what was drawn."""
     if not prompts or not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
     device = model.device
@@ -95,28 +127,13 @@ def continue_tokens(
             ]
         )
         drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
-        log_p = log_p_of(logits, drawn)
         chosen = [
-            prompt[known] if reads else int(token)
-            for reads, prompt, token in zip(reading, prompts, drawn.cpu(), strict=True)
+            prompt[known] if reads else token
+            for reads, prompt, token in zip(reading, prompts, to_list(drawn), strict=True)
         ]
         ids = torch.cat((ids, torch.tensor(chosen, device=device)[:, None]), dim=1)
-        yield [
-            None if reads else Chosen(token, float(nats))
-            for reads, token, nats in zip(reading, chosen, log_p.cpu(), strict=True)
-        ]
-
-
-def continue_ids(
-    model: Transformer,
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    *,
-    cache: bool = True,
-) -> Iterator[list[int | None]]:
-    """The ids of `continue_tokens`."""
-    for row in continue_tokens(model, prompts, sampling, cache=cache):
-        yield [None if chosen is None else chosen.token_id for chosen in row]
+        written = [None if reads else token for reads, token in zip(reading, chosen, strict=True)]
+        yield written, logits, drawn
 
 
 def _penalised(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
@@ -143,22 +160,22 @@ def stream(
         PellucidError: the model writes nothing. Both at once, before a piece is asked for.
     """
     (ids,), encoded = start(model, tokenizer, [prompt])
-    written = continue_tokens(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
+    written = continue_ids(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
     return _pieces(written, tokenizer, writer(tokenizer, ids), sampling)
 
 
 def _pieces(
-    written: Iterator[list[Chosen | None]],
+    written: Iterator[list[int | None]],
     tokenizer: Tokenizer,
     emit: Callable[[int], str],
     sampling: Sampling,
 ) -> Iterator[str]:
     held = ""
     longest = max((len(text) for text in sampling.stop), default=1)
-    for count, (chosen,) in enumerate(written, start=1):
-        if chosen is None or chosen.token_id == tokenizer.end_id:
+    for count, (token,) in enumerate(written, start=1):
+        if token is None or token == tokenizer.end_id:
             break
-        held += emit(chosen.token_id)
+        held += emit(token)
         at = first_stop(held, sampling.stop)
         if at is not None:
             yield held[:at]
