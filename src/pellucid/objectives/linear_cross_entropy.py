@@ -209,7 +209,8 @@ def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) 
     vocab, width = total.shape
     on_cpu = total.device.type == "cpu"
     size = max(1, _SLICE_BYTES // (width * hidden.itemsize)) if on_cpu else max(1, vocab)
-    for to, part in zip(total.split(size), errors.split(size, dim=1), strict=True):
+    for start in range(0, vocab, size):
+        to, part = total[start : start + size], errors[:, start : start + size]
         if to.dtype == hidden.dtype:
             to.addmm_(part.t(), hidden, beta=0 if first else 1)
         elif first:
