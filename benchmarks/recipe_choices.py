@@ -7,8 +7,9 @@ Each run is a preset of ours with a few settings changed, trained for as many to
 unchanged with the same seed, on the documentation in Python's standard library: the default corpus,
 which is not among the texts that `benchmarks.quality` reports on. What counts is the difference of
 held-out bits per byte, run by run of the same seed; differences within their own spread are none.
-Processor time of an update is beside it, since equal tokens are not equal time. The runs are short
-(the schedule comes to its end within them), so they say what helps early.
+Equal tokens are not equal time: the file has the processor time of an update, to be compared within
+one sitting alone. The runs are short (the schedule comes to its end within them), so they say what
+helps early.
 
 What a file of results has already is not trained again: more seeds and more changes are added to it
 later. A run is known by its whole config, so that a preset that has changed is a new baseline.
@@ -82,7 +83,7 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "AdamW 0.008": (adamw(0.008),),
         "positions: learned": ("model.decoder.positions=Learned",),
         "QK-norm": (f"model.decoder.attention.qk_norm={{{norm}}}",),
-        "feed-forward: GELU": ("model.decoder.feed_forward.activation=gelu",),
+        "feed-forward: squared ReLU": ("model.decoder.feed_forward.activation=relu_squared",),
         "feed-forward: SwiGLU": (gated(run),),
         "output projections: plain": ("model.initialisation.outputs=plain",),
         "output projections: / sqrt(2 layers)": ("model.initialisation.outputs=depth_scaled",),
@@ -150,9 +151,8 @@ def table(cells: list[dict[str, Any]]) -> str:
         lines += [
             f"`{preset}`, {tokens:,} tokens; as it is {statistics.mean(own):.4f} bits per byte "
             f"(seeds {min(own):.4f} to {max(own):.4f})\n",
-            "| change | difference in bits per byte, mean of pairs | of each seed | "
-            "processor time of the whole |",
-            "|---|---|---|---|",
+            "| change | difference in bits per byte, mean of pairs | of each seed |",
+            "|---|---|---|",
         ]
         for change in dict.fromkeys(cell["change"] for cell in here):
             pairs = [
@@ -163,19 +163,10 @@ def table(cells: list[dict[str, Any]]) -> str:
             if change == "as it is" or not pairs:
                 continue
             gaps = [cell["bits_per_byte"] - same["bits_per_byte"] for cell, same in pairs]
-            times = [seconds(cell) / seconds(same) for cell, same in pairs]
             each = ", ".join(f"{gap:+.4f}" for gap in gaps)
-            lines.append(
-                f"| {change} | {statistics.mean(gaps):+.4f} | {each} | "
-                f"{statistics.median(times):.2f} |"
-            )
+            lines.append(f"| {change} | {statistics.mean(gaps):+.4f} | {each} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def seconds(cell: dict[str, Any]) -> float:
-    """Processor time of all updates of a run."""
-    return cell["updates"] * cell["processor_seconds_per_update"]
 
 
 def main() -> None:

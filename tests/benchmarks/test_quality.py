@@ -141,7 +141,7 @@ def test_a_change_is_compared_with_the_same_seed_alone() -> None:
             cell("other", 3, 9.0),
         ]
     )
-    assert "| other | +0.3000 | +0.5000, +0.1000 | 2.00 |" in shown
+    assert "| other | +0.3000 | +0.5000, +0.1000 |" in shown
 
 
 class Bigrams(nn.Module):

@@ -102,7 +102,11 @@ def test_what_is_replayed_has_the_shapes_of_the_run(preset: str) -> None:
         ("ARC010", changed(model__decoder__dropout=0.9), ("model.decoder.dropout=0.1",)),
         ("LOS013", changed(objective__label_smoothing=0.9), ("objective.label_smoothing=0.0",)),
         ("OPT012", changed(training__clip_norm=1e-4), ("training.clip_norm=1.0",)),
-        ("ARC009", NANO, ('model.decoder.feed_forward.activation="gelu"',)),
+        (
+            "ARC009",
+            changed(model__decoder__feed_forward__activation="relu_squared"),
+            ('model.decoder.feed_forward.activation="gelu"',),
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_config_is_what_is_changed_first(

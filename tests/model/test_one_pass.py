@@ -40,6 +40,18 @@ def test_value_and_gradient_are_those_of_the_equation(
 
 @needs_c
 @pytest.mark.parametrize(("ours", "equation"), EVERY)
+def test_a_model_that_is_only_asked_has_the_numbers_of_one_that_learns(ours, equation) -> None:
+    x = 4 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        asked = ours(x)
+    with native.allowed(False), torch.inference_mode():
+        plain = ours(x)
+    assert torch.equal(asked, ours(x.requires_grad_()))
+    torch.testing.assert_close(asked, plain)
+
+
+@needs_c
+@pytest.mark.parametrize(("ours", "equation"), EVERY)
 def test_extremes_are_those_of_torch(ours, equation) -> None:
     values = [0.0, -0.0, 1e-30, 60.0, -60.0, 1e4, -1e4, float("nan")]
     x = torch.tensor(values, requires_grad=True)

@@ -22,6 +22,7 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, read_events
 from pellucid.runs.evaluation import evaluate_tokens
@@ -192,6 +193,28 @@ def test_minutes_from_python(tmp_path: Path) -> None:
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["total_steps"] >= 1
     assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{plan['total_steps']}"
+
+
+def test_updates_are_timed_with_their_optimiser_and_move_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = list[bool]()
+    step = Optimiser.step
+
+    def watched(self: Optimiser, gate: Gate, factor: float) -> None:
+        steps.append(bool(gate.blocked))
+        step(self, gate, factor)
+
+    monkeypatch.setattr(Optimiser, "step", watched)
+    train_tiny(tmp_path / "run", steps=1)
+    assert steps == [True, True, True, False]
+    monkeypatch.setattr("pellucid.runs.build._seconds_per_step", lambda *_: 1.0)
+    train_tiny(tmp_path / "untimed", steps=1)
+    timed, untimed = (
+        load_model_tensors(RunFolder(tmp_path / name).shelf.latest()) for name in ("run", "untimed")
+    )
+    assert timed.keys() == untimed.keys()
+    assert all(torch.equal(weight, untimed[name]) for name, weight in timed.items())
 
 
 def test_a_vocabulary_larger_than_the_tokenizer_is_kept_and_a_smaller_refused(

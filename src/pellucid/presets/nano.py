@@ -53,7 +53,7 @@ NANO = Run(
                 qk_norm=None,
                 dropout=0.0,
             ),
-            feed_forward=MLP(d_ff=512, activation="relu_squared", bias=False),
+            feed_forward=MLP(d_ff=512, activation="gelu", bias=False),
             norm=LayerNorm(eps=1e-5, bias=False),
             residual=PreNorm(),
             final_norm=True,

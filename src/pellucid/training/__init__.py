@@ -23,7 +23,7 @@ from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
 from pellucid.training.randomness import generator_states, restore_generators
-from pellucid.training.step import Precision, accumulate, autocast, to_device
+from pellucid.training.step import Precision, accumulate, autocast, to_device, update
 from pellucid.training.watchers import Watcher
 
 __all__ = [
@@ -56,4 +56,5 @@ __all__ = [
     "to_device",
     "to_record",
     "train",
+    "update",
 ]
