@@ -18,12 +18,11 @@ from pellucid.generation import (
     beam_search,
     beam_search_ids,
     continue_ids,
-    continue_tokens,
     encode,
     generate,
     stream,
 )
-from pellucid.model import Encoded, Transformer
+from pellucid.model import Transformer
 from pellucid.text import train_bytes
 from support.kinds import KINDS
 from support.models import BASE, VARIANTS, build, random_ids
@@ -43,16 +42,9 @@ def written(
     model: Transformer, sources: list[list[int]], n: int, how: Sampling, *, cache: bool = True
 ) -> list[list[int | None]]:
     """What each row writes, of `n` tokens, looking at its source."""
-    steps = continue_ids_of(model, [[1]] * len(sources), how, encode(model, sources), cache)
+    encoded = encode(model, sources)
+    steps = continue_ids(model, [[1]] * len(sources), how, encoded=encoded, cache=cache)
     return [list(row) for row in zip(*islice(steps, n), strict=True)]
-
-
-def continue_ids_of(
-    model: Transformer, prompts: list[list[int]], how: Sampling, encoded: Encoded, cache: bool
-) -> Any:
-    """As `continue_ids`, of rows that look at a source."""
-    for row in continue_tokens(model, prompts, how, encoded=encoded, cache=cache):
-        yield [None if chosen is None else chosen.token_id for chosen in row]
 
 
 # -- an encoder-decoder, token by token
@@ -142,7 +134,7 @@ def test_one_beam_is_greedy_for_an_encoder_decoder() -> None:
         encoded=encode(model, sources),
     )
     for source, (text,) in zip(sources, found, strict=True):
-        greedy = continue_ids_of(model, [[1]], GREEDY, encode(model, [source]), True)
+        greedy = continue_ids(model, [[1]], GREEDY, encoded=encode(model, [source]))
         assert text.ids == until_the_end(greedy, 9)
 
 

@@ -208,7 +208,7 @@ def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) 
     """Add `errors.T @ hidden` to `total`; the first is put in its place."""
     vocab, width = total.shape
     on_cpu = total.device.type == "cpu"
-    size = max(1, _SLICE_BYTES // (width * hidden.itemsize)) if on_cpu else max(1, vocab)
+    size = max(1, _SLICE_BYTES // (width * hidden.itemsize)) if on_cpu else vocab
     for start in range(0, vocab, size):
         to, part = total[start : start + size], errors[:, start : start + size]
         if to.dtype == hidden.dtype:
