@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pellucid.model.attention import Encoded
 from pellucid.model.cache import NoCache
+from pellucid.model.dropout import Dropout
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule
 from pellucid.model.views import View
@@ -44,7 +45,7 @@ class Block(nn.Module):
         self.cross_attention_norm = cross_attention_norm
         self.feed_forward_norm = feed_forward_norm
         self.residual = residual
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -115,7 +116,7 @@ class Stack(nn.Module):
         self.input_norm = input_norm or nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

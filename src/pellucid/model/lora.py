@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
+from pellucid.model.dropout import dropout
 from pellucid.model.precision import as_given
 
 
@@ -71,7 +72,7 @@ class LoRALinear(nn.Linear):
         y = F.linear(input, self.weight, self.bias)
         if not self.active:
             return y
-        x = F.dropout(input, self.dropout, self.training)
+        x = dropout(input, self.dropout) if self.training else input
         return y + self.scale * F.linear(F.linear(x, self.lora_down), self.lora_up)
 
     @torch.no_grad()

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pellucid import native
 from pellucid.native import ActivationName
+from pellucid.threads import threads
 from pellucid.typed import apply_function
 
-_Run = Callable[[tuple[int, ...], int, int], None]
+_Run = Callable[[native.Numbers, int, native.Threads], None]
 
 
 def in_one_pass(x: Tensor, name: ActivationName) -> Tensor | None:
@@ -41,16 +42,14 @@ class _Activation(torch.autograd.Function):
         ctx.save_for_backward(x)
         ctx.run = backward
         y = torch.empty_like(x)
-        _call(forward, x, y)
+        forward(native.Numbers(x.data_ptr(), None, y.data_ptr()), x.numel(), threads())
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (x,) = cast("tuple[Tensor]", ctx.saved_tensors)
+        by_y = grads[0].to(x.dtype).contiguous()
         by_x = torch.empty_like(x)
-        _call(ctx.run, x, grads[0].to(x.dtype).contiguous(), by_x)
+        numbers = native.Numbers(x.data_ptr(), by_y.data_ptr(), by_x.data_ptr())
+        ctx.run(numbers, x.numel(), threads())
         return by_x, None, None
-
-
-def _call(run: _Run, *tensors: Tensor) -> None:
-    run(tuple(each.data_ptr() for each in tensors), tensors[0].numel(), torch.get_num_threads())

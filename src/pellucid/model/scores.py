@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.dropout import dropout
 from pellucid.model.positions import Positions
 from pellucid.model.precision import as_given, wide
 from pellucid.model.views import View, distances
@@ -102,7 +103,7 @@ def _products(q: Tensor, read: KeysAndValues, scoring: Scoring, view: View) -> T
         scores = scores + q.new_zeros(later.shape).masked_fill(later, -torch.inf)
     with as_given(q.device):  # autocast would make the softmax wide, and every pass twice as long
         weights = torch.softmax(scores, dim=-1)
-    return F.dropout(weights, scoring.dropout) @ values
+    return dropout(weights, scoring.dropout) @ values
 
 
 def _explicit(
@@ -117,7 +118,7 @@ def _explicit(
     groups = q.shape[1] // read.keys.shape[1]
     keys, values = (part.repeat_interleave(groups, dim=1) for part in read)
     weights = weights_of(scores_of(q, keys, scoring, bias), scoring, visible(view, q))
-    weights = F.dropout(weights, scoring.dropout).to(values.dtype)
+    weights = dropout(weights, scoring.dropout).to(values.dtype)
     mixed = weights @ values
     return positions.add_values(mixed, weights, view)
 

@@ -19,6 +19,7 @@ from pellucid.errors import PellucidError
 from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
+from pellucid.model.dropout import dropout
 from pellucid.model.heads import Classes, Head, padding_behind, pool
 from pellucid.model.narrowed import Narrow
 from pellucid.model.views import look
@@ -245,7 +246,7 @@ class Transformer(nn.Module):
         pooled = pool(states, padding, self.classes.pooling)
         if self.pooler is not None and self.classes.pooling == "first":
             pooled = torch.tanh(self.pooler(pooled))
-        pooled = F.dropout(pooled, self.classes.dropout, self.training)
+        pooled = dropout(pooled, self.classes.dropout) if self.training else pooled
         return self.classifier(pooled)
 
     def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, seen: Seen) -> Tensor:

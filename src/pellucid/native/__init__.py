@@ -1,6 +1,6 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
-from pellucid.native.activations import ActivationName, Way, activation
+from pellucid.native.activations import ActivationName, Numbers, Way, activation
 from pellucid.native.compile import allowed, library, turned_off
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors, kind_of
 from pellucid.native.decode import (
@@ -15,6 +15,7 @@ from pellucid.native.decode import (
     decode,
 )
 from pellucid.native.memory import huge_buffer
+from pellucid.native.parts import Threads
 
 __all__ = [
     "INT8_BLOCK",
@@ -26,10 +27,12 @@ __all__ = [
     "Instruction",
     "Kind",
     "NormKind",
+    "Numbers",
     "Operation",
     "Precision",
     "Rows",
     "Settings",
+    "Threads",
     "Way",
     "activation",
     "allowed",

@@ -1,6 +1,7 @@
 /* Activations and their gradients, each in one pass.
 
-   Comes in: numbers, float32 or bfloat16. Goes out: as many. It does not know what they mean.
+   Comes in: numbers, float32 or bfloat16, and which of them. Goes out: as many. It does not know what
+   they mean.
    What each is stands in numbers.h. */
 
 #include "numbers.h"
@@ -22,19 +23,28 @@ static inline float gelu_slope(float x) {
     return gaussian_below(x, power) + x * 0.398942280f * power;
 }
 
-#define ACTIVATION(name, kind)                                                                     \
-    void pellucid_##name##_##kind##_forward(const kind *x, kind *y, int64_t count) {               \
-        _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                                    \
-            y[i] = to_##kind(name(from_##kind(x[i])));                                             \
-    }                                                                                              \
-    void pellucid_##name##_##kind##_backward(const kind *x, const kind *by_y, kind *by_x,          \
-                                             int64_t count) {                                      \
-        _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                                    \
-            by_x[i] = to_##kind(from_##kind(by_y[i]) * name##_slope(from_##kind(x[i])));           \
-    }
-
 typedef float float32;
 typedef uint16_t bfloat16;
+
+/* Of which `by_y` is looked at on the way back alone. */
+typedef struct {
+    const void *x, *by_y;
+    void *made;
+} Numbers;
+
+#define ACTIVATION(name, kind)                                                                     \
+    void pellucid_##name##_##kind##_forward(const Numbers *of, int64_t first, int64_t last) {      \
+        const kind *x = of->x;                                                                     \
+        kind *y = of->made;                                                                        \
+        _Pragma("omp simd") for (int64_t i = first; i < last; i++)                                 \
+            y[i] = to_##kind(name(from_##kind(x[i])));                                             \
+    }                                                                                              \
+    void pellucid_##name##_##kind##_backward(const Numbers *of, int64_t first, int64_t last) {     \
+        const kind *x = of->x, *by_y = of->by_y;                                                   \
+        kind *by_x = of->made;                                                                     \
+        _Pragma("omp simd") for (int64_t i = first; i < last; i++)                                 \
+            by_x[i] = to_##kind(from_##kind(by_y[i]) * name##_slope(from_##kind(x[i])));           \
+    }
 
 ACTIVATION(relu_squared, float32)
 ACTIVATION(relu_squared, bfloat16)

@@ -6,26 +6,33 @@ are independent: the number of threads changes none.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from ctypes import c_int64, c_void_p
+from ctypes import c_void_p
 from pathlib import Path
 from typing import Literal
 
 from pellucid.native.compile import library
-from pellucid.native.cross_entropy import BYTES, Kind
-from pellucid.native.parts import in_parts
+from pellucid.native.cross_entropy import Kind
+from pellucid.native.parts import Threads, in_parts, prepared
 
 _SOURCE = Path(__file__).with_name("activations.c")
-#: Fewer numbers than this are done by one thread: to wake another takes as long.
-_LEAST = 2**18
+#: Fewer numbers than this are done by one thread: to call another takes about as long.
+_LEAST = 2**14
 
 ActivationName = Literal["relu_squared", "silu", "gelu", "gelu_tanh"]
 Way = Literal["forward", "backward"]
 
 
+class Numbers(ctypes.Structure):
+    """Addresses: of x, of dL/dy on the way back, and of where y or dL/dx goes."""
+
+    _fields_ = [("x", c_void_p), ("by_y", c_void_p), ("made", c_void_p)]
+
+
 def activation(
     name: ActivationName, way: Way, kind: Kind
-) -> Callable[[tuple[int, ...], int, int], None] | None:
+) -> Callable[[Numbers, int, Threads], None] | None:
     """x -> y forwards; x, dL/dy -> dL/dx backwards: (addresses, how many, threads); None without C.
 
     relu_squared: max(x, 0)^2; silu: x sigmoid(x); gelu: x Phi(x), to 1.5e-7; gelu_tanh: as GPT-2
@@ -34,15 +41,9 @@ def activation(
     loaded = library(_SOURCE)
     if loaded is None:
         return None
-    function = getattr(loaded, f"pellucid_{name}_{kind}_{way}")
-    function.argtypes = [*[c_void_p] * (2 if way == "forward" else 3), c_int64]
-    function.restype = None
-    size = BYTES[kind]
+    function = prepared(getattr(loaded, f"pellucid_{name}_{kind}_{way}"))
 
-    def run(addresses: tuple[int, ...], count: int, threads: int) -> None:
-        def part(first: int, last: int) -> None:
-            function(*(each + first * size for each in addresses), last - first)
-
-        in_parts(part, count, min(threads, max(1, count // _LEAST)))
+    def run(numbers: Numbers, count: int, threads: Threads) -> None:
+        in_parts(function, numbers, count, threads, least=_LEAST)
 
     return run

@@ -1,14 +1,15 @@
 /* Cross-entropy over a large vocabulary: logits become errors where they stand.
 
-   Comes in: rows of logits, float32 or bfloat16, and room for one row's e^(logit - largest). Goes
-   out: in the logits' place the gradient of the loss by them, and beside it each row's loss, log Z
-   and hit. Sums are float32. Rows whose target is `ignored` become zeros. It does not know where the
-   logits came from.
+   Comes in: rows of logits, float32 or bfloat16, and which of them. Goes out: in the logits' place
+   the gradient of the loss by them, and beside it each row's loss, log Z and hit; without memory for
+   one row more, losses that are not numbers. Sums are float32. Rows whose target is `ignored` become
+   zeros. It does not know where the logits came from.
 
        loss = [ -sum_i y_i log p_i + z_loss (log Z)^2 ] / divisor,   y = (1 - s) onehot + s / V
        error = [ p (1 + 2 z_loss log Z) - y ] / divisor
 */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "numbers.h"
@@ -19,14 +20,28 @@ typedef struct {
     int32_t learning; /* 0: losses alone, and the logits stay */
 } Settings;
 
+typedef struct {
+    void *logits;
+    const float *bias;
+    const int64_t *targets;
+    float *losses, *log_z, *hits, *extra;
+    Settings how;
+} Rows;
+
 #define ROWS(name, kind, read, write)                                                              \
-    void name(kind *logits, const float *bias, const int64_t *targets, int64_t n_rows,             \
-              const Settings *how, float *restrict powers, float *losses, float *log_z,            \
-              float *hits, float *extra) {                                                         \
+    void name(const Rows *of, int64_t first, int64_t last) {                                       \
+        const Settings *how = &of->how;                                                            \
         const int64_t vocab = how->vocab;                                                          \
-        for (int64_t row = 0; row < n_rows; row++) {                                               \
-            kind *at = logits + row * vocab;                                                       \
-            const int64_t target = targets[row];                                                   \
+        const float *bias = of->bias;                                                              \
+        float *losses = of->losses, *log_z = of->log_z, *hits = of->hits, *extra = of->extra;      \
+        float *restrict powers = malloc((size_t)vocab * sizeof(float));                            \
+        for (int64_t row = first; row < last; row++) {                                             \
+            if (!powers) {                                                                         \
+                losses[row] = NAN;                                                                 \
+                continue;                                                                          \
+            }                                                                                      \
+            kind *at = (kind *)of->logits + row * vocab;                                           \
+            const int64_t target = of->targets[row];                                               \
             const int seen = target != how->ignored;                                               \
             float top = -INFINITY, total = 0.0f, sum = 0.0f;                                       \
             if (bias) {                                                                            \
@@ -64,6 +79,7 @@ typedef struct {
                 at[i] = write(powers[i] * share - even);                                           \
             at[target] = write(hit);                                                               \
         }                                                                                          \
+        free(powers);                                                                              \
     }
 
 ROWS(pellucid_errors_float32, float, from_float32, to_float32)

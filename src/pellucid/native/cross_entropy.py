@@ -11,10 +11,10 @@ import ctypes
 from collections.abc import Callable
 from ctypes import c_float, c_int32, c_int64, c_void_p
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, get_args
 
 from pellucid.native.compile import library
-from pellucid.native.parts import in_parts
+from pellucid.native.parts import Threads, in_parts, prepared
 
 _SOURCE = Path(__file__).with_name("cross_entropy.c")
 
@@ -32,60 +32,42 @@ class Settings(ctypes.Structure):
     ]
 
 
-class Rows(NamedTuple):
+class Rows(ctypes.Structure):
     """Addresses: of the first row's logits, target and results; `bias` is None where none is."""
 
-    logits: int
-    bias: int | None
-    targets: int
-    losses: int
-    log_z: int
-    hits: int
-    extra: int
+    _fields_ = [
+        ("logits", c_void_p),
+        ("bias", c_void_p),
+        ("targets", c_void_p),
+        ("losses", c_void_p),
+        ("log_z", c_void_p),
+        ("hits", c_void_p),
+        ("extra", c_void_p),
+        ("how", Settings),
+    ]
 
 
 Kind = Literal["float32", "bfloat16"]
-#: Of a number.
-BYTES: dict[Kind, int] = {"float32": 4, "bfloat16": 2}
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def kind_of(dtype: object) -> Kind | None:
     """The kind of a dtype, torch's or another's, by its name; None where C has none of it."""
     name = str(dtype).rpartition(".")[2]
-    return next((kind for kind in BYTES if kind == name), None)
+    return next((kind for kind in KINDS if kind == name), None)
 
 
-Errors = Callable[[Kind, Rows, int, Settings, int], None]
+Errors = Callable[[Kind, Rows, int, Threads], None]
 
 
 def errors() -> Errors | None:
-    """What turns logits into errors: (kind, rows, how many, settings, threads); None without C."""
+    """What turns logits into errors: (kind, rows, how many, threads); None without C."""
     loaded = library(_SOURCE)
     if loaded is None:
         return None
-    functions = {kind: getattr(loaded, f"pellucid_errors_{kind}") for kind in BYTES}
-    for function in functions.values():
-        function.argtypes = [
-            *(c_void_p, c_void_p, c_void_p, c_int64, ctypes.POINTER(Settings)),
-            *(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
-        ]
-        function.restype = None
+    functions = {kind: prepared(getattr(loaded, f"pellucid_errors_{kind}")) for kind in KINDS}
 
-    def run(kind: Kind, rows: Rows, count: int, settings: Settings, threads: int) -> None:
-        function, row = functions[kind], settings.vocab * BYTES[kind]
-
-        def part(first: int, last: int) -> None:
-            small, long = 4 * first, 8 * first
-            function(
-                rows.logits + row * first,
-                rows.bias,
-                rows.targets + long,
-                last - first,
-                ctypes.byref(settings),
-                (c_float * settings.vocab)(),
-                *(place + small for place in rows[3:]),
-            )
-
-        in_parts(part, count, threads)
+    def run(kind: Kind, rows: Rows, count: int, threads: Threads) -> None:
+        in_parts(functions[kind], rows, count, threads)
 
     return run

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pellucid import native
 from pellucid.batches import IGNORED, LanguageModel, TokenBatch
+from pellucid.threads import threads
 from pellucid.typed import apply_function
 
 #: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
@@ -151,11 +152,6 @@ def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
         losses, log_z, hits, extra = torch.empty(4, len(logits))
         targets = targets.contiguous()
         bias = None if chunk.bias is None else chunk.bias.float().contiguous()
-        rows = native.Rows(
-            logits.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            *(each.data_ptr() for each in (targets, losses, log_z, hits, extra)),
-        )
         settings = native.Settings(
             logits.shape[1],
             IGNORED,
@@ -164,7 +160,13 @@ def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
             chunk.divisor,
             chunk.learning,
         )
-        run(kind, rows, len(logits), settings, torch.get_num_threads())
+        rows = native.Rows(
+            logits.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            *(each.data_ptr() for each in (targets, losses, log_z, hits, extra)),
+            settings,
+        )
+        run(kind, rows, len(logits), threads())
         return _Made(logits, losses, log_z, hits, extra)
 
     return make

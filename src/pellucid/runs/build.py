@@ -102,9 +102,13 @@ def _seconds_per_step(
     # running statistics of norms move with every pass, and a pass for timing is none
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     taken: list[float] = []
-    # a budget of minutes hangs on it; all others only foretell their end by it
-    passes = 6 if isinstance(settings.budget, config.Minutes) else 3
-    while len(taken) < passes and sum(taken) < 3:
+    # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
+    budget = settings.budget
+    passes, patience = (
+        (6, min(3.0, 3.0 * budget.count)) if isinstance(budget, config.Minutes) else (3, 1.0)
+    )
+    # the first one warms up; where it takes seconds, that is near enough
+    while len(taken) < passes and sum(taken) < (patience if len(taken) > 1 else 3.0):
         started = time.perf_counter()
         update(
             model,
@@ -124,7 +128,7 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return statistics.median(taken[1:] or taken)  # the first one warms up
+    return statistics.median(taken[1:] or taken)
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
