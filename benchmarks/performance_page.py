@@ -55,6 +55,7 @@ SECTIONS = {
         "benchmarks.attention_kernels:table",
         "benchmarks.attention_kernels --settled",
     ),
+    "elementwise": Section("elementwise", "benchmarks.elementwise:table", "benchmarks.elementwise"),
     "generate": Section(
         "generate", "benchmarks.generate:table", "benchmarks.generate --nanogpt nanoGPT"
     ),

@@ -105,9 +105,9 @@ def _seconds_per_step(
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
     budget = settings.budget
     passes, patience = (
-        (6, min(3.0, 3.0 * budget.count)) if isinstance(budget, config.Minutes) else (3, 1.0)
+        (50, min(3.0, 3.0 * budget.count)) if isinstance(budget, config.Minutes) else (3, 1.0)
     )
-    # the first one warms up; where it takes seconds, that is near enough
+    # of the first one alone, only where it takes seconds
     while len(taken) < passes and sum(taken) < (patience if len(taken) > 1 else 3.0):
         started = time.perf_counter()
         update(
@@ -128,7 +128,7 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return statistics.median(taken[1:] or taken)
+    return statistics.median(taken[len(taken) // 2 :])  # the first ones warm up
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:

@@ -1,0 +1,144 @@
+"""What does a number at a time cost: dropout and GELU, by torch and by pellucid?
+
+    python -m benchmarks.elementwise
+
+Forward and backward in bfloat16 on two threads of a CPU, each right after a product of matrices, as
+in a model: its threads are then awake, and what it made lies in the caches of several cores. GELU
+in C is done by one thread, by a pool of Python's, and by the threads that torch keeps. The ways
+alternate in time; medians by the clock. Settings of the allocator are the command line's.
+
+Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.machine import machine
+from pellucid.cli.machine import settle
+from pellucid.model.dropout import dropout
+from pellucid.model.one_pass import in_one_pass
+from pellucid.native import Threads
+from pellucid.threads import threads
+
+HERE = Path(__file__).parent
+#: Tokens and width of a model: of the character shape, of `nano`, `small` and GPT-2's 124M.
+SHAPES = [(768, 128), (2048, 128), (2048, 320), (2048, 768)]
+THREADS = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=40)
+    arguments = parser.parse_args()
+    settle()  # before torch asks for any memory
+    torch.set_num_threads(THREADS)
+    load = os.getloadavg()[0]
+    rows = [measured(*shape, arguments.repeats) for shape in SHAPES]
+    date = time.strftime("%Y-%m-%d")
+    results = {"date": date, "machine": machine(), "load_at_start": load, "rows": rows}
+    file = HERE / "results" / f"elementwise-{date}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+
+
+def gelu(x: Tensor) -> Tensor:
+    """In C."""
+    made = in_one_pass(x, "gelu")
+    if made is None:
+        raise SystemExit("no C compiler is here: there is nothing to compare")
+    return made
+
+
+def by(number: Threads) -> Callable[[Tensor], None]:
+    """GELU and its way back by these threads."""
+
+    def both(x: Tensor) -> None:
+        with mock.patch("pellucid.model.one_pass.threads", return_value=number):
+            both_ways(gelu)(x)
+
+    return both
+
+
+def both_ways(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], None]:
+    """`function` and its way back."""
+
+    def both(x: Tensor) -> None:
+        made = function(x)
+        made.backward(torch.ones_like(made))
+
+    return both
+
+
+def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
+    """Median milliseconds of each way: dropout of the residual, GELU of the feed-forward."""
+    draws = torch.Generator().manual_seed(0)
+    state = torch.randn(tokens, width, generator=draws).bfloat16()
+    weight = torch.randn(width, 4 * width, generator=draws).bfloat16()
+    own = threads()
+
+    def timed(
+        ways: Mapping[str, Callable[[Tensor], None]], product: Callable[[], Tensor]
+    ) -> dict[str, float]:
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(repeats):
+            for name, way in ways.items():
+                x = product().requires_grad_()
+                started = time.perf_counter()
+                way(x)
+                taken[name].append(time.perf_counter() - started)
+        return {name: 1e3 * statistics.median(each) for name, each in taken.items()}
+
+    return {
+        "tokens": tokens,
+        "width": width,
+        "dropout": timed(
+            {
+                "torch": both_ways(lambda x: F.dropout(x, 0.1)),
+                "pellucid": both_ways(lambda x: dropout(x, 0.1)),
+            },
+            lambda: state @ weight[:, :width],
+        ),
+        "GELU": timed(
+            {
+                "torch": both_ways(F.gelu),
+                "C, one thread": by(Threads(1)),
+                "C, a pool of two": by(Threads(THREADS)),
+                "C, torch's two": by(Threads(THREADS, own.team)),
+            },
+            lambda: state @ weight,
+        ),
+    }
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The results as Markdown."""
+    machine, first = results["machine"], results["rows"][0]
+    names = [f"{what}: {way}" for what in ("dropout", "GELU") for way in first[what]]
+    lines = [
+        f"`python -m benchmarks.elementwise`, {results['date']}: {machine['processor']}, two "
+        f"threads; torch {machine['torch']}; load average before it "
+        f"{results['load_at_start']:.1f}. Milliseconds.\n",
+        f"| tokens x width | {' | '.join(names)} |",
+        "|" + "---|" * (1 + len(names)),
+    ]
+    for row in results["rows"]:
+        cells = [f"{value:.2f}" for what in ("dropout", "GELU") for value in row[what].values()]
+        lines.append(f"| {row['tokens']:,} x {row['width']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
