@@ -1,11 +1,12 @@
-"""What does a number at a time cost: dropout and GELU, by torch and by pellucid?
+"""What does a number at a time cost, by torch and by pellucid: dropout and activations?
 
     python -m benchmarks.elementwise
 
 Forward and backward in bfloat16 on two threads of a CPU, each right after a product of matrices, as
-in a model: its threads are then awake, and what it made lies in the caches of several cores. GELU
-in C is done by one thread, by a pool of Python's, and by the threads that torch keeps. The ways
-alternate in time; medians by the clock. Settings of the allocator are the command line's.
+in a model: its threads are then awake, and what it made lies in the caches of several cores.
+GPT-2's GELU in C is done by one thread, by a pool of Python's, and by the threads that torch keeps;
+it stands beside torch's, and beside torch's GELU with the error function, which is the model's own.
+The ways alternate in time; medians by the clock. Settings of the allocator are the command line's.
 
 Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """
@@ -30,13 +31,14 @@ from benchmarks.machine import machine
 from pellucid.cli.machine import settle
 from pellucid.model.dropout import dropout
 from pellucid.model.one_pass import in_one_pass
-from pellucid.native import Threads
+from pellucid.native import ActivationName, Threads
 from pellucid.threads import threads
 
 HERE = Path(__file__).parent
 #: Tokens and width of a model: of the character shape, of `nano`, `small` and GPT-2's 124M.
 SHAPES = [(768, 128), (2048, 128), (2048, 320), (2048, 768)]
 THREADS = 2
+KINDS = ("dropout", "GELU", "GPT-2's GELU", "squared ReLU")
 
 
 def main() -> None:
@@ -54,51 +56,48 @@ def main() -> None:
     print(table(results))
 
 
-def gelu(x: Tensor) -> Tensor:
-    """In C."""
-    made = in_one_pass(x, "gelu")
-    if made is None:
-        raise SystemExit("no C compiler is here: there is nothing to compare")
-    return made
+def by(number: Threads, name: ActivationName = "gelu_tanh") -> Callable[[Tensor], float]:
+    """An activation in C and its way back by these threads."""
 
+    def in_c(x: Tensor) -> Tensor:
+        made = in_one_pass(x, name)
+        if made is None:
+            raise SystemExit("no C compiler is here: there is nothing to compare")
+        return made
 
-def by(number: Threads) -> Callable[[Tensor], None]:
-    """GELU and its way back by these threads."""
-
-    def both(x: Tensor) -> None:
+    def both(x: Tensor) -> float:
         with mock.patch("pellucid.model.one_pass.threads", return_value=number):
-            both_ways(gelu)(x)
+            return both_ways(in_c)(x)
 
     return both
 
 
-def both_ways(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], None]:
-    """`function` and its way back."""
+def both_ways(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
+    """Seconds of `function` and its way back."""
 
-    def both(x: Tensor) -> None:
-        made = function(x)
-        made.backward(torch.ones_like(made))
+    def both(x: Tensor) -> float:
+        arriving = torch.ones_like(x)
+        started = time.perf_counter()
+        function(x).backward(arriving)
+        return time.perf_counter() - started
 
     return both
 
 
 def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
-    """Median milliseconds of each way: dropout of the residual, GELU of the feed-forward."""
+    """Median milliseconds of each way: dropout of a residual, activations four times as wide."""
     draws = torch.Generator().manual_seed(0)
     state = torch.randn(tokens, width, generator=draws).bfloat16()
     weight = torch.randn(width, 4 * width, generator=draws).bfloat16()
     own = threads()
 
     def timed(
-        ways: Mapping[str, Callable[[Tensor], None]], product: Callable[[], Tensor]
+        ways: Mapping[str, Callable[[Tensor], float]], product: Callable[[], Tensor]
     ) -> dict[str, float]:
         taken: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(repeats):
             for name, way in ways.items():
-                x = product().requires_grad_()
-                started = time.perf_counter()
-                way(x)
-                taken[name].append(time.perf_counter() - started)
+                taken[name].append(way(product().requires_grad_()))
         return {name: 1e3 * statistics.median(each) for name, each in taken.items()}
 
     return {
@@ -111,12 +110,20 @@ def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
             },
             lambda: state @ weight[:, :width],
         ),
-        "GELU": timed(
+        "GELU": timed({"torch": both_ways(F.gelu)}, lambda: state @ weight),
+        "GPT-2's GELU": timed(
             {
-                "torch": both_ways(F.gelu),
+                "torch": both_ways(lambda x: F.gelu(x, approximate="tanh")),
                 "C, one thread": by(Threads(1)),
                 "C, a pool of two": by(Threads(THREADS)),
-                "C, torch's two": by(Threads(THREADS, own.team)),
+                "C, torch's two": by(own),
+            },
+            lambda: state @ weight,
+        ),
+        "squared ReLU": timed(
+            {
+                "torch": both_ways(lambda x: F.relu(x).square()),
+                "C, torch's two": by(own, "relu_squared"),
             },
             lambda: state @ weight,
         ),
@@ -126,7 +133,7 @@ def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
 def table(results: Mapping[str, Any]) -> str:
     """The results as Markdown."""
     machine, first = results["machine"], results["rows"][0]
-    names = [f"{what}: {way}" for what in ("dropout", "GELU") for way in first[what]]
+    names = [f"{what}: {way}" for what in KINDS for way in first[what]]
     lines = [
         f"`python -m benchmarks.elementwise`, {results['date']}: {machine['processor']}, two "
         f"threads; torch {machine['torch']}; load average before it "
@@ -135,7 +142,7 @@ def table(results: Mapping[str, Any]) -> str:
         "|" + "---|" * (1 + len(names)),
     ]
     for row in results["rows"]:
-        cells = [f"{value:.2f}" for what in ("dropout", "GELU") for value in row[what].values()]
+        cells = [f"{value:.2f}" for what in KINDS for value in row[what].values()]
         lines.append(f"| {row['tokens']:,} x {row['width']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,26 +1,15 @@
-/* Activations and their gradients, each in one pass.
+/* Activations and their gradients, each in one pass: those of which torch makes several, or slow ones.
 
    Comes in: numbers, float32 or bfloat16, and which of them. Goes out: as many. It does not know what
-   they mean.
-   What each is stands in numbers.h. */
+   they mean. What each is stands in numbers.h. */
 
 #include "numbers.h"
 
 static inline float relu_squared_slope(float x) { return x > 0.0f ? 2.0f * x : 0.0f * x; }
 
-static inline float silu_slope(float x) {
-    float share = sigmoid(x);
-    return share + x * share * (1.0f - share);
-}
-
 static inline float gelu_tanh_slope(float x) {
     float share = sigmoid(TWICE_ROOT * x * (1.0f + CUBIC * x * x));
     return share + x * share * (1.0f - share) * TWICE_ROOT * (1.0f + 3.0f * CUBIC * x * x);
-}
-
-static inline float gelu_slope(float x) {
-    float power = exponential(-0.5f * x * x);
-    return gaussian_below(x, power) + x * 0.398942280f * power;
 }
 
 typedef float float32;
@@ -48,9 +37,5 @@ typedef struct {
 
 ACTIVATION(relu_squared, float32)
 ACTIVATION(relu_squared, bfloat16)
-ACTIVATION(silu, float32)
-ACTIVATION(silu, bfloat16)
-ACTIVATION(gelu, float32)
-ACTIVATION(gelu, bfloat16)
 ACTIVATION(gelu_tanh, float32)
 ACTIVATION(gelu_tanh, bfloat16)

@@ -41,11 +41,10 @@ static inline float exponential(float x) {
     return p * power.value;
 }
 
-/* The Gaussian's share below x, given e^(-x^2 / 2). Abramowitz and Stegun 1964, 7.1.26:
-   |error| <= 1.5e-7. */
-static inline float gaussian_below(float x, float power) {
+/* The Gaussian's share below x. Abramowitz and Stegun 1964, 7.1.26: |error| <= 1.5e-7. */
+static inline float gaussian_below(float x) {
     float z = fabsf(x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
-    float tail = 0.5f * power * t * (0.254829592f + t * (-0.284496736f
+    float tail = 0.5f * exponential(-z * z) * t * (0.254829592f + t * (-0.284496736f
                  + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return x < 0 ? tail : 1 - tail;
 }
@@ -64,7 +63,7 @@ static inline float relu_squared(float x) { return x > 0.0f ? x * x : 0.0f * x; 
 static inline float silu(float x) { return x * sigmoid(x); }
 
 /* x times the Gaussian's share below x */
-static inline float gelu(float x) { return x * gaussian_below(x, exponential(-0.5f * x * x)); }
+static inline float gelu(float x) { return x * gaussian_below(x); }
 
 /* x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), and sigmoid(v) is (1 + tanh(v / 2)) / 2 */
 static inline float gelu_tanh(float x) {
