@@ -5,7 +5,6 @@ Comes in: choices and data. Goes out: a `Job`. It does not run it.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -95,7 +94,7 @@ def _seconds_per_step(
     task: Task,
     precision: Precision,
 ) -> float:
-    """How long an update takes: the median of a few, through a closed gate: nothing moves."""
+    """How long an update takes: the least of a few, through a closed gate: nothing moves."""
     settings, device = run.training, model.device
     # it is made anew for the training: this one's state goes with it
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
@@ -103,12 +102,10 @@ def _seconds_per_step(
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     taken: list[float] = []
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
-    budget = settings.budget
-    passes, patience = (
-        (50, min(3.0, 3.0 * budget.count)) if isinstance(budget, config.Minutes) else (3, 1.0)
-    )
-    # of the first one alone, only where it takes seconds
-    while len(taken) < passes and sum(taken) < (patience if len(taken) > 1 else 3.0):
+    least, patience = 2, 0.0
+    if isinstance(settings.budget, config.Minutes):
+        least, patience = 3, min(3.0, 3.0 * settings.budget.count)
+    while sum(taken) < (3.0 if len(taken) < least else patience):
         started = time.perf_counter()
         update(
             model,
@@ -128,7 +125,7 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return statistics.median(taken[len(taken) // 2 :])  # the first ones warm up
+    return min(taken)  # the first ones warm up, and whatever else disturbs them adds to them
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
