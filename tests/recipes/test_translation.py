@@ -19,7 +19,7 @@ from support.pairs import train_pairs, words, write_pairs
 def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
     place = tmp_path_factory.mktemp("reversing")
     file = write_pairs(place / "pairs.tsv", [(word, word[::-1]) for word in words()])
-    # a thousand updates leave a mistake for some seeds and roundings; these left none for four seeds
+    # a thousand leave a mistake for some seeds and roundings; these left none for four seeds
     return train_pairs(place / "run", file, steps=1500)
 
 
