@@ -14,8 +14,6 @@ Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/resu
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -27,14 +25,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.machine import machine
+from benchmarks.machine import header, write
+from benchmarks.train_table import machine_line
 from pellucid.cli.machine import settle
 from pellucid.model.dropout import dropout
 from pellucid.model.one_pass import in_one_pass
 from pellucid.native import ActivationName, Threads
 from pellucid.threads import threads
 
-HERE = Path(__file__).parent
 #: Tokens and width of a model: of the character shape, of `nano`, `small` and GPT-2's 124M.
 SHAPES = [(768, 128), (2048, 128), (2048, 320), (2048, 768)]
 THREADS = 2
@@ -44,15 +42,13 @@ KINDS = ("dropout", "GELU", "GPT-2's GELU", "squared ReLU")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=40)
+    parser.set_defaults(threads=THREADS)
     arguments = parser.parse_args()
     settle()  # before torch asks for any memory
     torch.set_num_threads(THREADS)
-    load = os.getloadavg()[0]
-    rows = [measured(*shape, arguments.repeats) for shape in SHAPES]
-    date = time.strftime("%Y-%m-%d")
-    results = {"date": date, "machine": machine(), "load_at_start": load, "rows": rows}
-    file = HERE / "results" / f"elementwise-{date}.json"
-    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    results = header("benchmarks.elementwise", parser, arguments)
+    results["rows"] = [measured(*shape, arguments.repeats) for shape in SHAPES]
+    write(results, Path(__file__).parent / "results", "elementwise")
     print(table(results))
 
 
@@ -132,12 +128,10 @@ def measured(tokens: int, width: int, repeats: int) -> dict[str, Any]:
 
 def table(results: Mapping[str, Any]) -> str:
     """The results as Markdown."""
-    machine, first = results["machine"], results["rows"][0]
+    first = results["rows"][0]
     names = [f"{what}: {way}" for what in KINDS for way in first[what]]
     lines = [
-        f"`python -m benchmarks.elementwise`, {results['date']}: {machine['processor']}, two "
-        f"threads; torch {machine['torch']}; load average before it "
-        f"{results['load_at_start']:.1f}. Milliseconds.\n",
+        f"{machine_line(results)} Milliseconds.\n",
         f"| tokens x width | {' | '.join(names)} |",
         "|" + "---|" * (1 + len(names)),
     ]

@@ -17,13 +17,13 @@ COUNT = 100_003  # several parts of the least size, and a last one that is short
 def squares(given: torch.Tensor, by: Threads) -> torch.Tensor:
     """max(x, 0)^2 in C."""
     run = native.activation("relu_squared", "forward", "float32")
-    if run is None:
-        pytest.skip("no C compiler is here")
+    assert run is not None
     made = torch.full_like(given, torch.nan)
     run(Numbers(given.data_ptr(), None, made.data_ptr()), len(given), by)
     return made
 
 
+@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize("number", [1, 2, 3, 16])
 @pytest.mark.parametrize("ours", [False, True], ids=["torch's threads", "a pool"])
 def test_any_number_of_threads_does_all_of_it(number: int, ours: bool) -> None:

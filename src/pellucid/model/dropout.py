@@ -18,11 +18,11 @@ class Dropout(nn.Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Of any shape, which it keeps."""
-        return dropout(input, self.p) if self.training else input
+        return dropout(input, self.p, self.training)
 
 
-def dropout(x: Tensor, p: float) -> Tensor:
-    """Each number is zero with probability p, or else divided by 1 - p.
+def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """In training each number is zero with probability p, or else divided by 1 - p.
 
     On a CPU p is a multiple of 1 / 65,536, the nearest, and 64 bits are drawn for four numbers;
     torch draws for each. On a GPU, and in a compiled model, torch's kernel is as good as any.
@@ -33,8 +33,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     dropped = round(p * _SIXTEEN_BITS)
     if x.device.type != "cpu" or torch.compiler.is_compiling() or dropped == _SIXTEEN_BITS:
-        return F.dropout(x, p)
-    if dropped == 0:
+        return F.dropout(x, p, training)
+    if dropped == 0 or not training:
         return x
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     kept = draws.view(torch.int16)[: x.numel()] >= dropped - _SIXTEEN_BITS // 2

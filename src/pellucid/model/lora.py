@@ -72,7 +72,7 @@ class LoRALinear(nn.Linear):
         y = F.linear(input, self.weight, self.bias)
         if not self.active:
             return y
-        x = dropout(input, self.dropout) if self.training else input
+        x = dropout(input, self.dropout, self.training)
         return y + self.scale * F.linear(F.linear(x, self.lora_down), self.lora_up)
 
     @torch.no_grad()

@@ -246,7 +246,7 @@ class Transformer(nn.Module):
         pooled = pool(states, padding, self.classes.pooling)
         if self.pooler is not None and self.classes.pooling == "first":
             pooled = torch.tanh(self.pooler(pooled))
-        pooled = dropout(pooled, self.classes.dropout) if self.training else pooled
+        pooled = dropout(pooled, self.classes.dropout, self.training)
         return self.classifier(pooled)
 
     def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, seen: Seen) -> Tensor:

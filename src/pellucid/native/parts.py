@@ -34,6 +34,15 @@ def _pool(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="pellucid-parts")
 
 
+@cache
+def _by_team(loaded: ctypes.CDLL) -> Any:
+    """(team, threads, function, given, count, share)."""
+    function = loaded.pellucid_in_parts
+    function.argtypes = [c_void_p, c_uint, c_void_p, c_void_p, c_int64, c_int64]
+    function.restype = None
+    return function
+
+
 def prepared(function: Any) -> Any:
     """A function of a library, declared to take (address of what it is given, first, last)."""
     function.argtypes = [c_void_p, c_int64, c_int64]
@@ -57,12 +66,9 @@ def in_parts(
         return
     loaded = None if threads.team is None else library(_SOURCE)
     if loaded is not None:
-        call = loaded.pellucid_in_parts
-        call.argtypes = [c_void_p, c_uint, c_void_p, c_void_p, c_int64, c_int64]
-        call.restype = None
         # all of the threads, whether or not there is a part for each: a smaller team ends the rest
         run = ctypes.cast(function, c_void_p)
-        call(threads.team, threads.number, run, at, count, share)
+        _by_team(loaded)(threads.team, threads.number, run, at, count, share)
         return
     parts = [(first, min(first + share, count)) for first in range(0, count, share)]
     # the pool's threads sleep between calls; this one does the first part itself

@@ -72,6 +72,10 @@ class Course:
         first, most = self.first(id), self.highest(id)
         return None if not first or most is None else most.value / first
 
+    def at_clip(self, norm: float) -> bool:
+        """Whether a norm is as long as clipping leaves it: those of some are measured after it."""
+        return self.facts.clip_norm is not None and norm >= 0.98 * self.facts.clip_norm
+
     # ---- the loss
 
     @property

@@ -100,10 +100,7 @@ def softmax_twice(course: Course) -> Suspect | None:
         return None
     floor = math.log(math.e + size - 1) - 1
     norms = [value for _, value in course.history.grad_norms[:5]]
-    clip = course.facts.clip_norm
-    # norms that were measured after the clip, and stand at it, say how long it left them
-    cut = clip is not None and bool(norms) and max(norms) > 0.98 * clip
-    faint = bool(norms) and 1e-6 < max(norms) < 0.3 and not cut
+    faint = bool(norms) and 1e-6 < max(norms) < 0.3 and not course.at_clip(max(norms))
     in_band = abs(start - guessing) < 0.02 and min(course.losses) > floor - 0.02
     if not in_band or not faint or course.updates < 20:
         return None

@@ -56,8 +56,7 @@ def tight_clip(course: Course) -> Suspect | None:
     if clip is None or len(norms) < 5:
         return None
     cut = clip / max(statistics.median(norms), 1e-30)
-    # where norms were measured after the clip, they stand at it
-    at_clip = sum(norm >= clip * 0.98 for norm in norms) / len(norms) > 0.98
+    at_clip = sum(map(course.at_clip, norms)) / len(norms) > 0.98
     tiny = at_clip and clip < limit("OPT012", "tiny")
     if cut > limit("OPT012", "cut") and not tiny:
         return None
