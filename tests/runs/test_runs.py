@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeGuard
 
 import numpy as np
@@ -24,7 +25,7 @@ from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
-from pellucid.runs import RunFolder, attach, read_events
+from pellucid.runs import RunFolder, attach, build, read_events
 from pellucid.runs.evaluation import evaluate_tokens
 from pellucid.runs.load import fill
 from pellucid.runs.plan import count_steps, find_device
@@ -195,17 +196,36 @@ def test_minutes_from_python(tmp_path: Path) -> None:
     assert RunFolder(tmp_path / "run").shelf.latest().name == f"step-{plan['total_steps']}"
 
 
-def test_updates_are_timed_with_their_optimiser_and_move_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = list[bool]()
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each update of a run, as they come, whether its gate was closed."""
+    closed = list[bool]()
     step = Optimiser.step
 
     def watched(self: Optimiser, gate: Gate, factor: float) -> None:
-        steps.append(bool(gate.blocked))
+        closed.append(bool(gate.blocked))
         step(self, gate, factor)
 
     monkeypatch.setattr(Optimiser, "step", watched)
+    return closed
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[bool], compiled: bool
+) -> None:
+    seconds = iter([0.0, 100.0, 100.0, 100.5])  # of the clock: before and after each pass
+    monkeypatch.setattr(build, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(build, "compiler_problem", lambda _: None)
+    monkeypatch.setattr(build, "compile_blocks", lambda _: None)
+    on = "on" if compiled else "off"
+    train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
+    assert steps == [True] * (1 + compiled) + [False]
+
+
+def test_updates_are_timed_with_their_optimiser_and_move_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[bool]
+) -> None:
     train_tiny(tmp_path / "run", steps=1)
     assert steps == [True, True, False]
     monkeypatch.setattr("pellucid.runs.build._seconds_per_step", lambda *_: 1.0)
