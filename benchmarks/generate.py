@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import commit, header, versions, write
-from benchmarks.shapes import SHAPES, Shape, as_json, zipf
+from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
 from benchmarks.train import weights_contestant
 from benchmarks.train_table import machine_line
 from benchmarks.workers import Contestant, Turn, in_turns, say, started
@@ -46,6 +46,7 @@ def flags() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", choices=list(SHAPES), default="gpt2")
+    add_numbers(parser, "batch")
     parser.add_argument("--prompt", type=int, default=32, help="its tokens")
     parser.add_argument("--new-tokens", type=int, default=48, help="of a turn")
     parser.add_argument("--threads", type=int, default=2)
@@ -65,7 +66,7 @@ def main() -> None:
     found["versions"] = versions(packages)
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
-    shape = replace(SHAPES[arguments.shape], batch=1)
+    shape = replace(as_asked(arguments.shape, arguments), batch=1)
     shape = replace(shape, length=max(shape.length, arguments.prompt + arguments.new_tokens + 1))
     with tempfile.TemporaryDirectory() as folder:
         found |= measure(shape, folder, arguments)

@@ -6,6 +6,7 @@ does not know the contestants. Torch is loaded only where batches are made.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,34 @@ SHAPES = {
         Shape("gpt2-1024", vocab=50_304, length=1024, batch=16, layers=12, heads=12, width=768),
     )
 }
+
+
+#: What a flag can change of a named shape.
+NUMBERS = ("vocab", "length", "batch", "layers", "heads", "width")
+
+
+def add_numbers(parser: ArgumentParser, *without: str) -> None:
+    """A flag for each number of a shape, but for those that a benchmark sets itself."""
+    for name in NUMBERS:
+        if name not in without:
+            parser.add_argument(f"--{name}", type=int, help="instead of the shape's")
+
+
+def as_asked(name: str, arguments: Namespace) -> Shape:
+    """A named shape with the numbers that were given.
+
+    Raises:
+        SystemExit: it cannot be built.
+    """
+    asked = {each: getattr(arguments, each, None) for each in NUMBERS}
+    given = {each: number for each, number in asked.items() if number is not None}
+    shape = replace(SHAPES[name], **given)
+    if any(number < 1 for number in given.values()) or shape.width % shape.heads:
+        raise SystemExit(
+            f"no model has {shape.said()}: every number is at least 1, and --width is a multiple "
+            "of --heads"
+        )
+    return shape
 
 
 def write_ids(shape: Shape, text: Path | None, file: Path) -> str:

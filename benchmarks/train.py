@@ -25,7 +25,6 @@ import argparse
 import math
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from benchmarks.machine import (
     versions,
     write,
 )
-from benchmarks.shapes import SHAPES, Shape, as_json, write_ids
+from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, write_ids
 from benchmarks.train_table import summary, tables
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
 from pellucid.counting import parameter_count
@@ -54,8 +53,7 @@ def flags() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", nargs="+", choices=list(SHAPES), help="default: char mid")
-    for name in ("vocab", "length", "batch", "layers", "heads", "width"):
-        parser.add_argument(f"--{name}", type=int, help="instead of the shape's")
+    add_numbers(parser)
     parser.add_argument("--text", type=Path, help="train on its bytes instead of on drawn ids")
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT; left out without")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -88,12 +86,7 @@ def main() -> None:
 def shapes(arguments: argparse.Namespace) -> list[Shape]:
     """Those that were named, each with the numbers that were given."""
     default = ["gpt2-1024"] if arguments.device == "cuda" else ["char", "mid"]
-    numbers = {
-        name: getattr(arguments, name)
-        for name in ("vocab", "length", "batch", "layers", "heads", "width")
-        if getattr(arguments, name) is not None
-    }
-    return [replace(SHAPES[name], **numbers) for name in arguments.shape or default]
+    return [as_asked(name, arguments) for name in arguments.shape or default]
 
 
 def contestants(shape: Shape, folder: Path, arguments: argparse.Namespace) -> list[Contestant]:

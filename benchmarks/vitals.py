@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import header, write
-from benchmarks.shapes import SHAPES, as_json, write_ids
+from benchmarks.shapes import add_numbers, as_asked, as_json, write_ids
 from benchmarks.train_table import counted, machine_line
 from benchmarks.workers import Contestant, Turn, in_turns, ratio, ratios, say, seconds, started
 
@@ -48,6 +48,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", nargs="+", choices=list(AMOUNTS), default=list(AMOUNTS))
+    add_numbers(parser)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, help="rounds that count, instead of 6, 4 and 2")
     parser.add_argument("--updates", type=int, help="in a turn, instead of 100, 50 and 25")
@@ -62,7 +63,7 @@ def main() -> None:
 
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All turns of one shape."""
-    shape = SHAPES[name]
+    shape = as_asked(name, arguments)
     rounds, updates = AMOUNTS[name]
     rounds, updates = arguments.turns or rounds, arguments.updates or updates
     tiers = TIERS | ({"unbounded": {"max_overhead": None}} if arguments.unbounded else {})

@@ -45,6 +45,19 @@ def test_the_formula_of_flops_is_what_counting_counts_but_for_biases(name: str) 
     assert shape.flops == shape.tokens * (counted - 6 * biases)
 
 
+def test_flags_change_the_numbers_of_a_shape_and_what_cannot_be_built_is_refused() -> None:
+    flags = its("train").flags()
+
+    def asked(*words: str) -> Any:
+        return its("shapes").as_asked("char", flags.parse_args(words))
+
+    assert asked() == its("shapes").SHAPES["char"]
+    assert asked("--width", "96", "--heads", "3").said().endswith("4 layers of 96 in 3 heads")
+    for words in (["--heads", "3"], ["--layers", "0"]):
+        with pytest.raises(SystemExit, match=r"no model has vocabulary 65.*multiple of --heads"):
+            asked(*words)
+
+
 def test_drawn_ids_follow_zipf_and_stay_in_the_vocabulary(tmp_path: Path) -> None:
     said = its("shapes").write_ids(tiny(), None, tmp_path / "ids.npy")
     ids = np.load(tmp_path / "ids.npy")
