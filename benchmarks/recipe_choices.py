@@ -78,6 +78,8 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "rates: both x 1/2": rates(0.5, 0.5),
         "rates: both x 2": rates(2, 2),
         "rates: embeddings x 1/2": rates(1, 0.5),
+        "Newton-Schulz: 4 steps": ("optimiser.newton_schulz_steps=4",),
+        "Newton-Schulz: 3 steps": ("optimiser.newton_schulz_steps=3",),
         "AdamW 0.002": (adamw(0.002),),
         "AdamW 0.004": (adamw(0.004),),
         "AdamW 0.008": (adamw(0.008),),
