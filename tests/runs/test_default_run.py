@@ -15,7 +15,8 @@ from pellucid.runs import RunFolder, verify_resume
 from pellucid.text import split, standard_library_docs
 from support.ngram import held_out_bits_per_byte
 
-pytestmark = pytest.mark.slow
+# one process for all of them: each that takes a part trains anew
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default_run")]
 
 
 @pytest.fixture(scope="module")
