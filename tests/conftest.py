@@ -24,10 +24,12 @@ install_import_hook(
 )
 
 # Child processes of the tests must not fight over the cores, nor tests that run side by side.
-_SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
-os.environ.setdefault("OMP_NUM_THREADS", "1" if _SIDE_BY_SIDE else "2")
-if _SIDE_BY_SIDE:
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # whatever is set: the process that started this one has come past the line below
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+else:
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
 # C is compiled once for all processes; the name of a library is a hash of what it was made of.
