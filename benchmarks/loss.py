@@ -7,7 +7,7 @@ Forward and backward of one loss, with gradients of the states and of the head's
 the same compiled (`--compiled`), torch's own `linear_cross_entropy` with its default chunks and
 with chunks of 512 rows, and pellucid's. Each in a process of its own with the system's allocator as
 it is, or all with the settings of pellucid's command line (`--settled`); at work one at a time, in
-turns whose order alternates.
+turns whose order alternates, first in one dtype, then in the other.
 
 All are given the same numbers, which bf16 can hold exactly, and are compared with a reference in
 float64: the loss itself, and the gradients (in full of the states, of 512 rows of the matrix).
@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.machine import best_of, header, limits_contestant, write
 from benchmarks.train_table import limits_line, machine_line
-from benchmarks.workers import Contestant, in_turns, ratio, say, seconds, started
+from benchmarks.workers import Contestant, Turn, in_turns, ratio, say, seconds, started
 
 HERE = Path(__file__).parent
 MAKE = "benchmarks.loss_contestants"
@@ -73,20 +73,26 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
         setup = {**size, "file": file}
         with started([Contestant("reference", f"{MAKE}:reference", setup)], arguments.threads):
             pass  # it is written where it is made
-        entered = [
-            Contestant(
-                f"{said}, {dtype}",
-                f"{MAKE}:contestant",
-                {"file": file, "kind": kind, "dtype": dtype},
-                settled=arguments.settled,
-            )
-            for dtype in arguments.dtypes
-            for kind, said in kinds.items()
-        ]
-        with started([limits_contestant(), *entered], arguments.threads) as workers:
-            first = {worker.name: worker.work(1) for worker in workers}
-            turns = in_turns(workers, arguments.turns, 1)
-            held = {worker.name: worker.held_bytes for worker in workers}
+        first: dict[str, Turn] = {}
+        turns: dict[str, list[Turn]] = {"limits": []}
+        held: dict[str, int] = {}
+        # one dtype after another: with kept memory, the logits of all of them fill 24 GB
+        for dtype in arguments.dtypes:
+            entered = [
+                Contestant(
+                    f"{said}, {dtype}",
+                    f"{MAKE}:contestant",
+                    {"file": file, "kind": kind, "dtype": dtype},
+                    settled=arguments.settled,
+                )
+                for kind, said in kinds.items()
+            ]
+            with started([limits_contestant(), *entered], arguments.threads) as workers:
+                first |= {worker.name: worker.work(1) for worker in workers}
+                own = in_turns(workers, arguments.turns, 1)
+                held |= {worker.name: worker.held_bytes for worker in workers}
+            turns["limits"] += own.pop("limits")
+            turns |= own
     limits = best_of(turns.pop("limits"))
     flops = 6 * vocab * rows * arguments.width
     return size | {
@@ -108,7 +114,7 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
     }
 
 
-def faster(turns: dict[str, Any], name: str, clock: str) -> float:
+def faster(turns: dict[str, list[Turn]], name: str, clock: str) -> float:
     """How many times as fast as the naive one in the same precision."""
     naive = f"{REFERENCE}, {name.rpartition(', ')[2]}"
     return ratio(turns[naive], turns[name], clock)
