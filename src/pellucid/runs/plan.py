@@ -88,8 +88,7 @@ def count_steps(
         case config.Epochs(count=count):
             return max(1, round(count * rows_per_epoch / rows))
         case config.Minutes(count=count):
-            # forward and backward are timed; the optimiser, evaluations, samples and checkpoints
-            # take their share
+            # updates are timed; evaluations, samples and checkpoints take their share
             return max(1, int(count * 60 * 0.85 / seconds_per_step()))
         case _:
             assert_never(settings.budget)
