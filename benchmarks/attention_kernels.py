@@ -14,9 +14,6 @@ Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/resu
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,14 +22,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.machine import machine
+from benchmarks.machine import header, write
 from benchmarks.norms import timed
+from benchmarks.train_table import machine_line
 from pellucid.cli.machine import settle
 from pellucid.model import NoPositions, look
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.scores import Scoring, gather
-
-HERE = Path(__file__).parent
 
 
 class Shape(NamedTuple):
@@ -61,27 +57,19 @@ def main() -> None:
     parser.add_argument(
         "--settled", action="store_true", help="with the command line's settings of the allocator"
     )
+    parser.set_defaults(threads=1)
     arguments = parser.parse_args()
     if arguments.settled:
         settle()  # before torch asks for any memory
-    torch.set_num_threads(1)
-    load = os.getloadavg()[0]
-    rows = [
+    torch.set_num_threads(arguments.threads)
+    results = header("benchmarks.attention_kernels", parser, arguments)
+    results["rows"] = [
         measured(shape, dtype, arguments.repeats)
         for dtype in (torch.bfloat16, torch.float32)
         for shape in SHAPES
     ]
-    date = time.strftime("%Y-%m-%d")
-    results: dict[str, Any] = {
-        "date": date,
-        "machine": machine(),
-        "load_at_start": load,
-        "rows": rows,
-    }
     name = "attention-kernels-settled" if arguments.settled else "attention-kernels"
-    results["settled"] = arguments.settled
-    file = HERE / "results" / f"{name}-{date}.json"
-    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write(results, Path(__file__).parent / "results", name)
     print(table(results))
 
 
@@ -115,11 +103,8 @@ def measured(shape: Shape, dtype: torch.dtype, repeats: int) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    machine, load = results["machine"], results["load_at_start"]
     lines = [
-        f"`python -m benchmarks.attention_kernels{' --settled' * results['settled']}`, "
-        f"{results['date']}: {machine['processor']}, one "
-        f"thread; torch {machine['torch']}; load average before it {load:.1f}.\n",
+        f"{machine_line(results)}\n",
         "| dtype | rows x heads x length x d_head | fused, ms | products, ms | ratio |",
         "|---|---|---|---|---|",
     ]

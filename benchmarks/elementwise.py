@@ -45,7 +45,7 @@ def main() -> None:
     parser.set_defaults(threads=THREADS)
     arguments = parser.parse_args()
     settle()  # before torch asks for any memory
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     results = header("benchmarks.elementwise", parser, arguments)
     results["rows"] = [measured(*shape, arguments.repeats) for shape in SHAPES]
     write(results, Path(__file__).parent / "results", "elementwise")

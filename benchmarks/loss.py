@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import best_of, header, limits_contestant, write
 from benchmarks.train_table import limits_line, machine_line
-from benchmarks.workers import Contestant, Turn, in_turns, ratio, say, seconds, started
+from benchmarks.workers import Contestant, Turn, Worker, in_turns, ratio, say, seconds, started
 
 HERE = Path(__file__).parent
 MAKE = "benchmarks.loss_contestants"
@@ -88,11 +89,7 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
                 for kind, said in kinds.items()
             ]
             with started([limits_contestant(), *entered], arguments.threads) as workers:
-                for worker in workers:
-                    first[worker.name] = worker.work(1)
-                    # memory that is kept comes to rest after a few updates
-                    if arguments.settled and first[worker.name].wall < 10:
-                        worker.work(3)
+                first |= warmed(workers, arguments.settled)
                 own = in_turns(workers, arguments.turns, 1)
                 held |= {worker.name: worker.held_bytes for worker in workers}
             turns["limits"] += own.pop("limits")
@@ -116,6 +113,19 @@ def measure(vocab: int, rows: int, arguments: argparse.Namespace) -> dict[str, A
         },
         "turns": {name: [vars(turn) for turn in own] for name, own in turns.items()},
     }
+
+
+def warmed(workers: Sequence[Worker], settled: bool) -> dict[str, Turn]:
+    """The first update of each.
+
+    What keeps its memory does three more: it comes to rest after a few. The limits, which come
+    first, keep none; those of ten seconds and more are not waited for.
+    """
+    first = {worker.name: worker.work(1) for worker in workers}
+    for worker in workers[1:]:
+        if settled and first[worker.name].wall < 10:
+            worker.work(3)
+    return first
 
 
 def faster(turns: dict[str, list[Turn]], name: str, clock: str) -> float:

@@ -107,8 +107,8 @@ def _seconds_per_step(
     least, patience = 2, 0.0
     if isinstance(settings.budget, config.Minutes):
         least, patience = 3, min(3.0, 3.0 * settings.budget.count)
-    enough = 2 if compiled else 1  # the first pass of a compiled model waits for the compiler
-    while len(taken) < enough or sum(taken) < (3.0 if len(taken) < least else patience):
+    waited = 1 if compiled else 0  # passes that wait for the compiler: no patience is spent on them
+    while sum(taken[waited:]) < (3.0 if len(taken) < least else patience):
         started = time.perf_counter()
         update(
             model,
