@@ -63,7 +63,7 @@ def gated(run: config.Run) -> str:
 
 def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
     """The settings of each change to `run`, by its name; of the first there are none."""
-    muon, rows = run.optimiser, run.training.batch_size
+    muon, rows, length = run.optimiser, run.training.batch_size, run.model.context_length
     assert isinstance(muon, config.Muon)
 
     def rates(hidden: float, rest: float) -> tuple[str, ...]:
@@ -71,6 +71,9 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
             f"optimiser.learning_rate={muon.learning_rate * hidden}",
             f"optimiser.rest.learning_rate={muon.rest.learning_rate * rest}",
         )
+
+    def growing(kind: str, first: int, until: float) -> str:
+        return f'training.growth={{kind = "{kind}", first = {first}, until = {until}}}'
 
     norm = 'kind = "RMSNorm", eps = 1e-6'
     return {
@@ -97,6 +100,14 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         ),
         "batch: x 1/2": (f"training.batch_size={rows // 2}",),
         "batch: x 2": (f"training.batch_size={rows * 2}",),
+        "batch: from 1/2, growing for 0.5": (growing("GrowingBatch", rows // 2, 0.5),),
+        "batch: from 1/4, growing for 0.4": (growing("GrowingBatch", rows // 4, 0.4),),
+        "batch: to x 2, growing for 0.5": (
+            f"training.batch_size={rows * 2}",
+            growing("GrowingBatch", rows, 0.5),
+        ),
+        "length: from 1/4, growing for 0.4": (growing("GrowingLength", length // 4, 0.4),),
+        "length: from 1/8, growing for 0.6": (growing("GrowingLength", length // 8, 0.6),),
     }
 
 

@@ -102,6 +102,20 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "schedule={kind='WarmUpStableDecay', warm_up=0.5, decay=0.6, final=0}": (
         "schedule: decay must be greater than 0 and at most 1 - warm_up = 0.5, was 0.6",
     ),
+    "training.growth={kind='GrowingBatch', first=3, until=0.3}": (
+        "training.growth.first doubles until it is training.batch_size, 32: "
+        "it can be 16, 8, 4, 2, 1, was 3",
+    ),
+    "training.growth={kind='GrowingBatch', first=32, until=0.3}": ("1, was 32",),
+    "training.growth={kind='GrowingLength', first=48, until=0.3}": (
+        "training.growth.first doubles until it is model.context_length, 1024: "
+        "it can be 512, 256, 128, 64",
+    ),
+    "training.growth={kind='GrowingLength', first=64, until=0}": (
+        "training.growth: until must be greater than 0, was 0.0",
+    ),
+    "training.growth={kind='GrowingLength', first=64, until=1}": ("until", "less than 1, was 1.0"),
+    "training.growth={kind='GrowingLength', first=0, until=0.5}": ("first must be at least 1",),
     # the assignment itself
     "training.batch_size": ("--set training.batch_size: expected PATH=VALUE",),
     "=3": ("--set =3: expected PATH=VALUE",),
@@ -115,6 +129,30 @@ def test_refusal_says_the_key_the_value_and_the_choices(assignment: str) -> None
         run_with(assignment)
     for part in REFUSED[assignment]:
         assert part in str(refusal.value)
+
+
+def test_a_batch_that_grows_is_cut_into_its_parts_all_along() -> None:
+    growing = "training.growth={kind='GrowingBatch', first=4, until=0.3}"
+    assert run_with("training.accumulation=4", growing).training.growth is not None
+    with pytest.raises(ConfigError, match=r"32 in 8 equal parts .*: it can be 16, 8, was 4"):
+        run_with("training.accumulation=8", growing)
+    with pytest.raises(ConfigError, match="31: there is no half of that, was 4"):
+        run_with("training.batch_size=31", growing)
+
+
+@pytest.mark.parametrize(
+    ("preset", "growing", "said"),
+    [
+        ("t5-small", "{kind='GrowingLength', first=64, until=0.3}", "SpanCorruption has cut"),
+        ("nano-pair", "{kind='GrowingBatch', first=4, until=0.3}", "rows of SequenceToSequence"),
+    ],
+)
+def test_only_rows_of_text_grow(preset: str, growing: str, said: str) -> None:
+    run = run_from_table({"base": preset}, find, [f"training.growth={growing}"])
+    if preset == "nano-pair":
+        run = replace(run, text=replace(run.text, corpus=config.Pairs(paths=("pairs.tsv",))))
+    with pytest.raises(ConfigError, match=f"training.growth is Growing.*{said}"):
+        run.check_objective()
 
 
 def test_sinusoidal_positions_need_an_even_width() -> None:

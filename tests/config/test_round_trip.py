@@ -84,7 +84,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "pooling": st.sampled_from(["mean", "last"]),
         },
         config.Rotary: {"n_features": st.sampled_from([None, 2, 4])},
-        config.Training: {"batch_size": st.just(8), "accumulation": st.sampled_from([1, 4])},
+        config.Training: {
+            "batch_size": st.just(8),
+            "accumulation": st.sampled_from([1, 4]),
+            # a length that grows depends on the model's: it comes back below, by itself
+            "growth": st.none()
+            | st.builds(config.GrowingBatch, first=st.just(4), until=st.floats(0.01, 0.99)),
+        },
         config.Stack: {"cross_attention": st.none(), "attention": scoring()}
         if kind is config.Stack
         else {},
@@ -153,8 +159,11 @@ def test_any_plan_survives_toml(plan: config.Plan) -> None:
     assert decode(config.Plan, parse_toml(to_toml(plan), "file")) == plan
 
 
+UNIONS = [config.Norm, config.Positions, config.Optimiser, config.Growth]
+
+
 @FEW
-@given(data=st.data(), union=st.sampled_from([config.Norm, config.Positions, config.Optimiser]))
+@given(data=st.data(), union=st.sampled_from(UNIONS))
 def test_any_member_of_a_union_comes_back_as_itself(data: st.DataObject, union: Any) -> None:
     member = data.draw(values_of(union))
     assert decode(union, encode(member)) == member

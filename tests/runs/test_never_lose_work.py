@@ -81,6 +81,22 @@ def test_every_optimiser_resumes_in_every_precision(tmp_path: Path, optimiser: s
     assert_same_end(tmp_path / "straight", tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("growth", "position"),
+    [
+        ('{kind="GrowingBatch", first=2, until=0.75}', 9 * 2 + 3 * 4),
+        ('{kind="GrowingLength", first=2, until=0.75}', 12 * 4),
+    ],
+)
+def test_what_grows_is_taken_up_where_it_was(tmp_path: Path, growth: str, position: int) -> None:
+    settings = [f"training.growth={growth}"]
+    train_tiny(tmp_path / "straight", settings=settings)
+    train_tiny(tmp_path / "run", settings=settings)
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
+    assert_same_end(tmp_path / "straight", tmp_path / "run")
+    assert load(RunFolder(tmp_path / "run").shelf.latest()).state["position"] == position
+
+
 def test_a_run_stopped_before_its_first_checkpoint_starts_again(
     trained: Path, tmp_path: Path
 ) -> None:

@@ -183,6 +183,26 @@ def test_a_budget_in_tokens_epochs_or_minutes_becomes_steps() -> None:
     assert steps(config.Minutes(count=2)) == pytest.approx(240, rel=0.2)
 
 
+def test_a_batch_that_grows_has_more_updates_for_as_many_rows() -> None:
+    settings = find("nano").training
+    assert settings.batch_size == 8
+
+    def steps(budget: config.Budget) -> int:
+        growth = config.GrowingBatch(first=2, until=0.5)  # 2 and 4 rows for a quarter each
+        return count_steps(
+            replace(settings, budget=budget, growth=growth),
+            rows_per_epoch=5 * 100,
+            tokens_per_row=64,
+            seconds_per_step=lambda: 0.5,
+        )
+
+    whole = 5.5  # rows an update, in the mean
+    assert steps(config.Steps(count=7)) == 7
+    assert steps(config.Epochs(count=1.1)) == 100
+    assert steps(config.Tokens(count=int(whole * 64 * 100))) == 100
+    assert steps(config.Minutes(count=1)) == int(60 * 0.85 / (0.5 * whole / 8))
+
+
 def test_minutes_from_python(tmp_path: Path) -> None:
     pellucid.train(
         [write_text(tmp_path / "text")],

@@ -77,6 +77,10 @@ class TokenBatch(Batch):
     documents: Int[Tensor, "batch time"] | None = None
     padding: Bool[Tensor, "batch time"] | None = None
 
+    def cut(self, length: int) -> TokenBatch:
+        """The same tokens, in pieces of `length`: each is a row, and none sees into another."""
+        return self.changed(lambda tensor: tensor.reshape(-1, length))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairBatch(Batch):

@@ -1,10 +1,12 @@
-"""What each objective trains, and what it learns from.
+"""What each objective trains, what it learns from, and what of it can begin small.
 
-Comes in: an objective, a model, a corpus. Goes out: a refusal where they do not go together. It
-does not know how any of them works.
+Comes in: an objective, a model, a corpus, a growth. Goes out: a refusal where they do not go
+together. It does not know how any of them works.
 """
 
 from __future__ import annotations
+
+from typing import assert_never
 
 from pellucid.config.heads import ClassificationHead, LanguageHead, NoHead
 from pellucid.config.model import Transformer
@@ -22,6 +24,7 @@ from pellucid.config.objectives import (
 )
 from pellucid.config.rows import Conversations, Labelled, Pairs, Preferences, Prompts
 from pellucid.config.text import Corpus, Files, StandardLibrary
+from pellucid.config.training import GrowingBatch, GrowingLength, Growth, Training
 from pellucid.errors import ConfigError
 
 Kinds = tuple[type[Corpus], ...]
@@ -87,6 +90,52 @@ def check_needs(
         raise ConfigError(
             f"objective {name} compares the model with the one it began as, and this run begins "
             "with weights drawn at random: go on from a model that answers already, with --from RUN"
+        )
+
+
+def check_growth(training: Training, model: Transformer) -> None:
+    """Refuse a first size that does not become the whole one by doubling.
+
+    Raises:
+        ConfigError: says which sizes do.
+    """
+    match training.growth:
+        case GrowingBatch():
+            name, whole, parts = "training.batch_size", training.batch_size, training.accumulation
+        case GrowingLength():
+            name, whole, parts = "model.context_length", model.context_length, 1
+        case None:
+            return
+        case _:
+            assert_never(training.growth)
+    halves = [whole // 2**n for n in range(1, whole.bit_length()) if whole % (2**n * parts) == 0]
+    if training.growth.first not in halves:
+        can = f"it can be {', '.join(map(str, halves))}" if halves else "there is no half of that"
+        whole_parts = f" in {parts} equal parts (training.accumulation)" if parts > 1 else ""
+        raise ConfigError(
+            f"training.growth.first doubles until it is {name}, {whole}{whole_parts}: {can}, "
+            f"was {training.growth.first}"
+        )
+
+
+def check_cut(growth: Growth | None, objective: Objective) -> None:
+    """Refuse to let grow what is not rows of text.
+
+    Raises:
+        ConfigError: says what can grow.
+    """
+    if growth is None:
+        return
+    name, kind = type(objective).__name__, type(growth).__name__
+    if data_for(objective) != _TEXT:
+        raise ConfigError(
+            f"training.growth is {kind}, and rows of {name} are whole examples, in batches of "
+            "about one length: leave training.growth out, or learn from text"
+        )
+    if isinstance(growth, GrowingLength) and isinstance(objective, SpanCorruption):
+        raise ConfigError(
+            "training.growth is GrowingLength, and what SpanCorruption has cut from a text is not "
+            "cut again: leave training.growth out, or take GrowingBatch"
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
 from pellucid.config.model import Transformer
-from pellucid.config.needs import check_needs
+from pellucid.config.needs import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
@@ -43,6 +43,7 @@ class Run:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be between 0 and 2^63 - 1, was {self.seed}")
+        check_growth(self.training, self.model)
 
     def check_objective(self) -> None:
         """Refuse what the objective cannot train, and data it cannot be fed with.
@@ -53,6 +54,7 @@ class Run:
             ConfigError: says what the objective takes.
         """
         check_needs(self.objective, self.model, self.text.corpus, self.start)
+        check_cut(self.training.growth, self.objective)
 
 
 def run_to_toml(run: Run) -> str:

@@ -186,6 +186,44 @@ class Epochs:
 Budget = Steps | Tokens | Minutes | Epochs
 
 
+def _growth(growth: GrowingBatch | GrowingLength) -> None:
+    at_least("first", growth.first, 1)
+    positive("until", growth.until)
+    fraction("until", growth.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingBatch:
+    """The first updates see `first` sequences; these double until they are `batch_size`.
+
+    They double at equal intervals over the share `until` of all updates.
+    """
+
+    first: int
+    until: float
+
+    def __post_init__(self) -> None:
+        _growth(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingLength:
+    """Rows of text come in pieces of `first` tokens; these double until rows are whole.
+
+    They double at equal intervals over the share `until` of all updates, which see as many tokens
+    as ever.
+    """
+
+    first: int
+    until: float
+
+    def __post_init__(self) -> None:
+        _growth(self)
+
+
+Growth = GrowingBatch | GrowingLength
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """The loop: how long, how large a batch, in which precision, and how often it reports.
@@ -195,7 +233,8 @@ class Training:
     are in steps. `keep_checkpoints` says how many of the newest stay besides the best one.
     `sentence` is the fixed prompt whose continuation is shown as the model learns. With
     `documents_apart` no token sees into another document of its row, and positions count from the
-    beginning of each; otherwise a row is text end to end.
+    beginning of each; otherwise a row is text end to end. `growth` is of what begins small, where
+    anything does.
     """
 
     budget: Budget
@@ -212,6 +251,7 @@ class Training:
     keep_checkpoints: int
     sentence: str
     documents_apart: bool = False
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulation", "log_every", "evaluate_every"):

@@ -16,7 +16,7 @@ from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.tasks import Task
-from pellucid.training import Job
+from pellucid.training import Job, mean_rows
 
 Fact = tuple[str, str]
 
@@ -55,7 +55,9 @@ def facts_of(
     yield "on", f"{where}, {plan.precision}, {compiled}{why}"
     if plan.device == "cpu":
         yield "kernels", _kernels(plan)
-    sequences = run.training.batch_size // run.training.accumulation
+    settings = run.training
+    sequences = settings.batch_size // settings.accumulation
+    updates = plan.total_steps * mean_rows(settings) / settings.batch_size  # as long as a whole one
     rows = memory(
         run.model,
         run.optimiser,
@@ -65,7 +67,7 @@ def facts_of(
         asked=task.asked,
     )
     needed = size(sum(row.n_bytes for row in rows))
-    yield "expect", f"about {duration(seconds * plan.total_steps)}, {needed} of memory"
+    yield "expect", f"about {duration(seconds * updates)}, {needed} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")
@@ -108,7 +110,15 @@ def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:
     rows, each = settings.batch_size, task.tokens_per_row
     parts = f" in {settings.accumulation} parts" if settings.accumulation > 1 else ""
     about = "" if each == int(each) else "about "
-    epochs = plan.total_steps * rows / task.rows_per_epoch
-    return (
-        f"{rows} x {about}{each:.0f} = {rows * each:,.0f} tokens a step{parts}, {epochs:.1f} epochs"
-    )
+    epochs = plan.total_steps * mean_rows(settings) / task.rows_per_epoch
+    said = f"{rows} x {about}{each:.0f} = {rows * each:,.0f} tokens a step{parts}"
+    match settings.growth:
+        case config.GrowingBatch(first=first, until=until):
+            said += f", growing from {first} rows over {until:.0%} of the steps"
+        case config.GrowingLength(first=first, until=until):
+            said += f", in pieces growing from {first} tokens over {until:.0%} of the steps"
+        case None:
+            pass
+        case _:
+            assert_never(settings.growth)
+    return f"{said}, {epochs:.1f} epochs"

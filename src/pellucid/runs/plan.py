@@ -14,7 +14,7 @@ import torch
 
 from pellucid import config, native
 from pellucid.errors import ConfigError, RunError
-from pellucid.training import Precision
+from pellucid.training import Precision, mean_rows
 
 #: Said when a plan cannot be kept.
 _DRIFT = "the rest of the run would not be bit for bit what it was: pass --allow-drift to go on so"
@@ -78,8 +78,11 @@ def count_steps(
     tokens_per_row: float,
     seconds_per_step: Callable[[], float],
 ) -> int:
-    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes."""
-    rows = settings.batch_size
+    """How many updates the budget pays for; `seconds_per_step` is asked only for minutes.
+
+    It is that of a whole batch; one of fewer rows is taken to be shorter in proportion.
+    """
+    rows = mean_rows(settings)
     match settings.budget:
         case config.Steps(count=count):
             return count
@@ -89,7 +92,8 @@ def count_steps(
             return max(1, round(count * rows_per_epoch / rows))
         case config.Minutes(count=count):
             # updates are timed; evaluations, samples and checkpoints take their share
-            return max(1, int(count * 60 * 0.85 / seconds_per_step()))
+            share = rows / settings.batch_size
+            return max(1, int(count * 60 * 0.85 / (seconds_per_step() * share)))
         case _:
             assert_never(settings.budget)
 

@@ -19,6 +19,7 @@ from pellucid.training.events import (
     from_record,
     to_record,
 )
+from pellucid.training.growth import mean_rows
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
@@ -52,6 +53,7 @@ __all__ = [
     "autocast",
     "from_record",
     "generator_states",
+    "mean_rows",
     "restore_generators",
     "to_device",
     "to_record",

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.batches import Batch
+from pellucid.batches import Batch, TokenBatch
 from pellucid.checkpoints import Checkpoint
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser
 from pellucid.training import events
+from pellucid.training.growth import Stages, stages
 
 #: A step's learning-rate factor, from the number of steps done.
 Schedule = Callable[[int], float]
@@ -54,7 +55,7 @@ class Job:
     settings: config.Training
     plan: config.Plan
     seed: int
-    #: The batch of so many windows from a place in the data on.
+    #: So many rows from a place in the data on; `batch_of` says which an update learns from.
     batch: Callable[[int, int], Batch]
     #: How the model does on held-out data.
     evaluate: Callable[[], HeldOut]
@@ -68,3 +69,26 @@ class Job:
     aside: Path
     #: What the loss is a mean over: tokens, texts, pairs or prompts.
     unit: str = "tokens"
+
+    def rows_before(self, step: int) -> int:
+        """How many rows the first `step` updates learn from: the place where the next begins."""
+        return self._rows.before(step)
+
+    def batch_of(self, step: int) -> Batch:
+        """What the update that follows `step` updates learns from.
+
+        Raises:
+            PellucidError: a batch may be drawn and judged, which can be refused.
+        """
+        batch = self.batch(self.rows_before(step), self._rows.at(step))
+        growth, length = self.settings.growth, self.model.context_length
+        if not isinstance(growth, config.GrowingLength):
+            return batch
+        assert isinstance(batch, TokenBatch)  # rows of anything else were refused
+        return batch.cut(stages(growth, length, self.plan.total_steps).at(step))
+
+    @property
+    def _rows(self) -> Stages:
+        growth = self.settings.growth
+        grows = growth if isinstance(growth, config.GrowingBatch) else None
+        return stages(grows, self.settings.batch_size, self.plan.total_steps)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from pellucid import native
-from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.training import events
@@ -86,16 +85,11 @@ class _Loop:
         for observer in self.observers:
             observer(event)
 
-    def batch_of(self, step: int) -> Batch:
-        """The batch of the update that follows `step` updates."""
-        size = self.job.settings.batch_size
-        return self.job.batch(step * size, size)
-
     def update(self) -> None:
         job, step = self.job, self.progress.step
         job.model.train()
         try:
-            batch = self.batch_of(step)
+            batch = job.batch_of(step)
         except PellucidError:  # a batch may be drawn and judged, which can be refused
             self.save()
             raise
@@ -126,8 +120,8 @@ class _Loop:
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
-            left = job.plan.total_steps - progress.step
-            seconds_per_step = progress.tokens / progress.step / speed if speed else 0.0
+            seen = job.rows_before(progress.step)
+            left = (job.rows_before(job.plan.total_steps) - seen) / seen  # of what is done
             self.emit(
                 events.Logged(
                     step=first_bad,
@@ -143,7 +137,7 @@ class _Loop:
                     learning_rate=job.optimiser.learning_rate,
                     tokens=progress.tokens,
                     tokens_per_second=speed,
-                    seconds_left=left * seconds_per_step,
+                    seconds_left=left * progress.tokens / speed if speed else 0.0,
                     memory_bytes=memory_in_use(self.device),
                     unit=job.unit,
                 )
@@ -202,7 +196,7 @@ class _Loop:
             random=tensors,
             state={
                 "progress": numbers,
-                "position": self.progress.step * self.job.settings.batch_size,
+                "position": self.job.rows_before(self.progress.step),
                 "generators": generators,
                 **self.job.facts,
             },
@@ -213,7 +207,7 @@ class _Loop:
         job = self.job
         culprit = find_culprit(job.model, lambda: self.repeat(step))
         aside = job.aside / f"step-{step}"
-        batch = self.batch_of(step)
+        batch = job.batch_of(step)
 
         def write(folder: Path) -> None:
             save_tensors(folder / "model.safetensors", job.model.state_dict())
@@ -238,7 +232,7 @@ class _Loop:
         sums = accumulate(
             self.job.model,
             self.job.objective,
-            self.batch_of(step),
+            self.job.batch_of(step),
             accumulation=self.job.settings.accumulation,
             device=self.device,
             precision=self.job.plan.precision,

@@ -45,8 +45,7 @@ class Rows:
     def probe(self) -> Probe:
         """Through the first batch; where that is drawn while training, the one trained on now."""
         if self._rows is None:
-            size = self._job.settings.batch_size
-            self._rows = _rows_for_a_look(self._job.batch(self.step * size, size))
+            self._rows = _rows_for_a_look(self._job.batch_of(self.step))
         return probe_of(self._job.model, self._rows)
 
     def other(self) -> tuple[Other, Callable[[], Tensor | None]] | None:
