@@ -5,8 +5,9 @@ Comes in and goes out: what torch takes and gives. It knows nothing of ours.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import numpy as np
@@ -47,6 +48,16 @@ def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[tor
     """What `compute` gives; for the backward pass it is called again, and nothing is kept."""
     again = cast("Any", checkpoint).checkpoint
     return again(compute, use_reentrant=False, preserve_rng_state=False)
+
+
+def eagerly() -> AbstractContextManager[object]:
+    """Within it, what was compiled runs as it was written, and every hook is heard.
+
+    The compiler is not loaded for it: where it was not, nothing is compiled.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    return cast("Any", torch.compiler).set_stance("force_eager")
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:

@@ -20,6 +20,7 @@ from pellucid.diagnosis.data import targets_for
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.subject import Subject
 from pellucid.diagnosis.undisturbed import each_weight
+from pellucid.optim import Adam
 from pellucid.typed import backward
 
 _RATE = 1e-3
@@ -88,7 +89,7 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
 def adam(weights: list[nn.Parameter], rate: float, *, eps: float = 1e-8) -> torch.optim.Optimizer:
     """Adam, in one kernel where there is one."""
     fused = weights[0].device.type in ("cpu", "cuda")
-    return torch.optim.Adam(weights, lr=rate, eps=eps, fused=fused)
+    return Adam(weights, lr=rate, eps=eps, fused=fused)
 
 
 def _note(seen: Seen, named: list[tuple[str, nn.Parameter]]) -> None:

@@ -12,9 +12,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, cast
-
-import torch
 
 from pellucid.errors import PellucidError
 from pellucid.explain.films import Reel, reels
@@ -27,6 +24,7 @@ from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import read_config
 from pellucid.text import Tokenizer
 from pellucid.training import Event, Job, Observer, Watcher, events
+from pellucid.typed import eagerly
 
 #: Snapshots at even distances; those at powers of two before them make it 64 at most, however long
 #: the run (to 2^25 updates between two of them).
@@ -67,7 +65,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
         for reel, sentence in taken:
             if not reel.file(step).is_file():
                 # hooks within a compiled block are heard only when it runs uncompiled
-                with cast("Any", torch.compiler).set_stance("force_eager"):
+                with eagerly():
                     reel.add(snapshot_of(Trace(job.model, sentence), step))
 
     def observe(event: Event) -> None:

@@ -30,6 +30,7 @@ from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
+from pellucid.model.table import table
 from pellucid.model.transformer import Transformer
 from pellucid.typed import own_randomness
 
@@ -61,13 +62,13 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
 def _build(model: config.Transformer) -> Transformer:
     d_model, segments = model.d_model, model.embedding.segments
     return Transformer(
-        token_embedding=nn.Embedding(model.rows, d_model),
+        token_embedding=table(model.rows, d_model),
         context_length=model.context_length,
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
         embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
-        segment_embedding=None if segments is None else nn.Embedding(segments, d_model),
+        segment_embedding=None if segments is None else table(segments, d_model),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
     )
 

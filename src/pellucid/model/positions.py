@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pellucid.maths import sinusoid
 from pellucid.maths.rotary import Pairing
+from pellucid.model.table import table
 from pellucid.model.views import View
 
 
@@ -64,7 +65,7 @@ class Learned(Positions):
 
     def __init__(self, *, context_length: int, d_model: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(context_length, d_model)
+        self.embedding = table(context_length, d_model)
 
     def embed(
         self, x: Float[Tensor, "batch time d_model"], view: View

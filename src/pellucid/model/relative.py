@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from pellucid.maths import alibi_slopes, distance_buckets
 from pellucid.model.positions import Positions
+from pellucid.model.table import table
 from pellucid.model.views import View, distances
 
 
@@ -63,7 +64,7 @@ class BucketedBias(Positions):
         causal: bool,
     ) -> None:
         super().__init__()
-        self.table = nn.Embedding(n_buckets, n_heads)
+        self.table = table(n_buckets, n_heads)
         self.furthest = context_length - 1
         with torch.device("cpu"):  # a constant: real even in a model built on the meta device
             buckets = distance_buckets(
@@ -97,8 +98,8 @@ class ShawRelative(Positions):
         super().__init__()
         self.max_distance = max_distance
         rows = 2 * max_distance + 1
-        self.keys = nn.Embedding(rows, d_head)
-        self.values = None if d_value is None else nn.Embedding(rows, d_value)
+        self.keys = table(rows, d_head)
+        self.values = None if d_value is None else table(rows, d_value)
         self.adds_values = d_value is not None
 
     def bias(

@@ -5,12 +5,16 @@ They know names and shapes, not losses and not models.
 
 from pellucid.optim.assemble import assemble_optimiser, assemble_schedule
 from pellucid.optim.clipping import Gate, gate
+from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, Groups, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import Penalty, penalties_of
 
 __all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
     "Gate",
     "Group",
     "Groups",

@@ -15,6 +15,7 @@ from torch import nn
 
 from pellucid import config
 from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
+from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
@@ -39,7 +40,7 @@ def assemble_optimiser(
             parts = [_adamw(optimiser, groups.every)]
         case config.Adam():
             parts = [
-                torch.optim.Adam(
+                Adam(
                     _decaying(groups.every, optimiser.l2),
                     lr=optimiser.learning_rate,
                     betas=optimiser.betas,
@@ -49,7 +50,7 @@ def assemble_optimiser(
             ]
         case config.SGD():
             parts = [
-                torch.optim.SGD(
+                SGD(
                     _decaying(groups.every, optimiser.l2),
                     lr=optimiser.learning_rate,
                     momentum=optimiser.momentum,
@@ -79,7 +80,7 @@ def _muon(muon: config.Muon, hidden: Group) -> torch.optim.Optimizer:
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
+    return AdamW(
         _decaying(groups, adamw.weight_decay),
         lr=adamw.learning_rate,
         betas=adamw.betas,

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.maths import newton_schulz
+from pellucid.optim.eager import Optimizer
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Optimizer):
     """m <- mu m + g;  w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) NS(g + mu m).
 
     NS is `pellucid.maths.newton_schulz`; g + mu m is Nesterov's look-ahead. The root makes the

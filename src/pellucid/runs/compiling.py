@@ -33,8 +33,8 @@ def compiler_problem(device: torch.device) -> str | None:
 def compile_blocks(model: Transformer) -> None:
     """Compile each block in place: alike blocks share one compilation.
 
-    Hooks on a block are called; those on modules inside it only under
-    `torch.compiler.set_stance("force_eager")`.
+    Hooks on a block are called; those on modules inside it only within
+    `pellucid.typed.eagerly`.
     """
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.typed import named_modules
+from pellucid.typed import eagerly, named_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
     ]
     try:
         # the hooks of modules inside a compiled block are heard only when it runs uncompiled
-        with torch.compiler.set_stance("force_eager"):
+        with eagerly():
             loss = repeat()
     finally:
         for hook in hooks:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
-from pellucid.typed import named_modules
+from pellucid.typed import eagerly, named_modules
 from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention_taps import AttentionTaps
 from pellucid.vitals.predictions import Predicted
@@ -130,8 +130,7 @@ def at_rest(model: nn.Module) -> Generator[None]:
     """Within it the model is as for use, eager and without gradients; after it all is as before."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone(), _version(buffer)) for buffer in model.buffers()]
-    stance = cast("Any", torch.compiler).set_stance("force_eager")
-    with torch.no_grad(), stance, _same_randomness(model):
+    with torch.no_grad(), eagerly(), _same_randomness(model):
         try:
             for module, _ in modes:
                 module.training = False
