@@ -28,7 +28,7 @@ from pellucid.objectives import (
 )
 from pellucid.training import Job, to_device
 from pellucid.vitals.predictions import Other
-from pellucid.vitals.probe import Probe
+from pellucid.vitals.probe import Probe, places_of
 
 _TOKENS, _ROWS = 512, 4
 
@@ -66,33 +66,39 @@ class Rows:
 
 
 def probe_of(model: Transformer, batch: Batch) -> Probe:
-    """A look through the rows of a batch, of whatever kind it is."""
+    """A look through the rows of a batch, of whatever kind it is.
+
+    Logits are computed at the places alone that are looked at: of all they would fill the memory.
+    """
+    if isinstance(batch, PreferenceBatch):
+        return probe_of(model, batch.chosen)
+    places = labels = None
+    if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and model.has_head:
+        places = places_of(batch.targets)  # before they are moved: nothing waits for a device
+        labels = batch.targets.flatten()[places].to(model.device)
+        places = places.to(model.device)
     batch = to_device(batch, model.device)
 
     def call() -> Tensor | None:
         match batch:
             case PairBatch():
                 encoded = model.encode(batch.source, padding=batch.source_padding)
-                return model(batch.ids, encoded=encoded)
-            case TokenBatch() if model.has_head:
-                return model(batch.ids, documents=batch.documents, padding=batch.padding)
-            case RolloutBatch() if model.has_head:
-                return model(batch.ids)
+                states = model.hidden_states(batch.ids, encoded=encoded)
+            case TokenBatch():
+                states = model.hidden_states(
+                    batch.ids, documents=batch.documents, padding=batch.padding
+                )
+            case RolloutBatch():
+                states = model.hidden_states(batch.ids)
             case LabelBatch() if batch.labels.ndim == 1:
                 return model.class_logits(batch.ids, padding=batch.padding)[:, None]
-            case TokenBatch() | LabelBatch():
-                model.hidden_states(batch.ids, padding=batch.padding)
+            case LabelBatch():
+                states = model.hidden_states(batch.ids, padding=batch.padding)
             case _:
-                pass
-        return None
+                return None
+        return None if places is None else model.logits(states.flatten(0, 1)[places])
 
-    match batch:
-        case PreferenceBatch():
-            return probe_of(model, batch.chosen)
-        case TokenBatch() | PairBatch() | RolloutBatch():
-            return Probe(call, batch.targets)
-        case _:
-            return Probe(call, None)
+    return Probe(call, labels)
 
 
 def _rows_for_a_look(batch: Batch) -> Batch:

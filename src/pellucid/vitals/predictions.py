@@ -7,6 +7,7 @@ not know the model.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,6 +19,8 @@ from pellucid.vitals.tape import Tape
 
 #: A token is certain where the model gives it more than this: its gradient is all but gone.
 _CERTAIN = 0.99
+#: Logits that are worked on at once: what is computed on the way is several times as large.
+_AT_ONCE = 2**21
 #: Another model that predictions are compared with.
 Other = Literal["reference", "teacher"]
 
@@ -30,20 +33,20 @@ class Predicted(NamedTuple):
 
     def measure(self, tape: Tape) -> None:
         """Put what these predictions say of the second equation onto the tape."""
-        log_z = logsumexp(self.logits)
+        log_z = _of_each(logsumexp, self.logits)
         tape.put("logits.log_z", log_z.mean())
         tape.put("logits.spread", self.logits.var(-1, correction=0).mean())
         if self.targets is None:
             return
         log_p = self.logits.gather(1, self.targets[:, None])[:, 0] - log_z
         tape.put("predictions.certain", (log_p.exp() > _CERTAIN).double().mean())
-        tape.put("predictions.error_norm", error_norm(self.logits, self.targets).mean())
+        tape.put("predictions.error_norm", _of_each(error_norm, self.logits, self.targets).mean())
         tape.put("loss.probe", -log_p.mean())
 
     def moved_to(self, after: Predicted, tape: Tape) -> None:
         """Put how far the predictions have moved from here to `after` onto the tape."""
-        tape.put("update.kl_forward", forward_kl(after.logits, self.logits).mean())
-        tape.put("update.kl_backward", reverse_kl(after.logits, self.logits).mean())
+        tape.put("update.kl_forward", _of_each(forward_kl, after.logits, self.logits).mean())
+        tape.put("update.kl_backward", _of_each(reverse_kl, after.logits, self.logits).mean())
 
     def compared(self, name: Other, other: Predicted, tape: Tape, *, first: bool) -> None:
         """Put how far the predictions are from those of another model onto the tape.
@@ -52,12 +55,21 @@ class Predicted(NamedTuple):
         predictions are to be learnt: KL(teacher || model).
         """
         if name == "teacher":
-            tape.put("teacher.kl", forward_kl(self.logits, other.logits).mean())
+            tape.put("teacher.kl", _of_each(forward_kl, self.logits, other.logits).mean())
             return
-        distance = reverse_kl(self.logits, other.logits).mean()
+        distance = _of_each(reverse_kl, self.logits, other.logits).mean()
         tape.put("reference.kl", distance)
         if first:
             tape.put("reference.kl_start", distance)
+
+
+def _of_each(
+    what: Callable[..., Tensor], logits: Tensor, *others: Tensor
+) -> Float[Tensor, " places"]:
+    """What `what` gives for every place, a few places at a time."""
+    every, step = (logits, *others), max(1, _AT_ONCE // logits.shape[-1])
+    parts = [slice(start, start + step) for start in range(0, len(logits), step)]
+    return torch.cat([what(*(each[part] for each in every)) for part in parts])
 
 
 def error_norm(

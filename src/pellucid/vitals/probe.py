@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
@@ -35,9 +36,9 @@ _POSITIONS = 256
 class Probe:
     """What is called for a look, and what was to be predicted.
 
-    `call` runs the model over the fixed rows and gives (batch, time, vocab) logits, or None where
-    the model predicts no tokens. `labels` are the targets at their places, `IGNORED` where there is
-    none; None where they are not known.
+    `call` runs the model over the fixed rows and gives (..., vocab) logits, of all places or of
+    some, or None where the model predicts no tokens. `labels` (...) are the targets at those
+    places, `IGNORED` where there is none; None where they are not known.
     """
 
     call: Callable[[], Tensor | None]
@@ -108,21 +109,32 @@ class Looking:
             if self._chosen is None:
                 self._chosen = _chosen(self.probe.labels, flat)
             places, targets = self._chosen
-            chosen = flat.index_select(0, places)
+            chosen = flat if len(places) == len(flat) else flat.index_select(0, places)
             wide = chosen if chosen.dtype == torch.float64 else chosen.float()
             return Predicted(wide, None if self.probe.labels is None else targets)
 
 
 def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
-    """At most `_POSITIONS` places, evenly spread over those where something is predicted."""
-    places = torch.arange(flat.shape[0], device=flat.device)
-    if labels is not None:
-        labels = labels.to(flat.device).flatten()
-        places = places[labels != IGNORED]  # once in a run: it waits for the device
-    if len(places) > _POSITIONS:
-        spread = torch.linspace(0, len(places) - 1, _POSITIONS, device=places.device)
-        places = places[spread.round().long()]
-    return places, places if labels is None else labels[places]
+    """The places whose predictions are looked at, and the labels there, if any are known."""
+    if labels is None:
+        places = _spread(torch.arange(flat.shape[0], device=flat.device))
+        return places, places
+    labels = labels.to(flat.device).flatten()
+    places = places_of(labels)  # once in a run: it waits for the device
+    return places, labels[places]
+
+
+def places_of(labels: Int[Tensor, ...]) -> Int[Tensor, " places"]:
+    """Some of the flattened places where something is predicted."""
+    return _spread((labels.flatten() != IGNORED).nonzero()[:, 0])
+
+
+def _spread(places: Int[Tensor, " every"]) -> Int[Tensor, " places"]:
+    """At most `_POSITIONS` of the places, evenly spread."""
+    if len(places) <= _POSITIONS:
+        return places
+    spread = torch.linspace(0, len(places) - 1, _POSITIONS, device=places.device)
+    return places[spread.round().long()]
 
 
 @contextmanager
