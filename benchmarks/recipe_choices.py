@@ -92,6 +92,10 @@ def changes_of(run: config.Run) -> dict[str, tuple[str, ...]]:
         "feed-forward: SwiGLU": (gated(run),),
         "output projections: plain": ("model.initialisation.outputs=plain",),
         "output projections: / sqrt(2 layers)": ("model.initialisation.outputs=depth_scaled",),
+        **{
+            f"embeddings: std {std}": (f"model.initialisation.embedding_std={std}",)
+            for std in (0.02, 0.01, 0.005)
+        },
         "head: not tied": ("model.embedding.tied=false",),
         "head: soft cap 15": ("model.head.soft_cap=15.0",),
         "schedule: cosine": ('schedule={kind = "Cosine", warm_up = 0.02, final = 0.0}',),
