@@ -60,6 +60,14 @@ def test_every_prescription_applies_to_every_preset_and_changes_it(preset: str) 
         assert each.source
 
 
+@pytest.mark.parametrize("kind", ["GrowingBatch", "GrowingLength"])
+def test_every_prescription_applies_to_a_run_that_begins_small(kind: str) -> None:
+    run = changed(training__growth=f"{{kind = '{kind}', first = 2, until = 0.5}}")
+    given = [each for name in remedies() if (each := prescription(name, run)) is not None]
+    assert len(given) > 15
+    assert all(patched(run, each.assignments) != run for each in given)
+
+
 def test_assignments_are_texts_for_set() -> None:
     (each,) = prescriptions(found("OPT009", ""), changed(optimiser__rest__eps=1e-2))
     by_hand = run_from_table({"base": "nano"}, find, each.assignments)

@@ -148,10 +148,12 @@ def _no_penalties(run: config.Run) -> Changes:
 
 
 def _larger_batch(run: config.Run) -> Changes:
-    training = run.training
+    training, growth = run.training, run.training.growth
+    grows = isinstance(growth, config.GrowingBatch)
     return {
         "training.batch_size": 4 * training.batch_size,
         "training.accumulation": 4 * training.accumulation,
+        **({"training.growth.first": 4 * growth.first} if grows else {}),
     }
 
 
