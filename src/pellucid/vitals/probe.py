@@ -70,10 +70,9 @@ class Looking:
             taps.enter_context(self._attention.on(tape))
             taps.enter_context(self._stream.on(tape))
             logits = self.probe.call()
-        if logits is None:
-            return None
         predicted = self._predicted(logits)
-        predicted.measure(tape)
+        if predicted is not None:
+            predicted.measure(tape)
         return predicted
 
     def _keep_called(self, model: nn.Module) -> Callable[[], None]:
@@ -101,14 +100,19 @@ class Looking:
         """What the model predicts now, and nothing else; or another model, at the same places."""
         with at_rest(model or self._anatomy.model):
             logits = (call or self.probe.call)()
-        return None if logits is None else self._predicted(logits)
+        return self._predicted(logits)
 
-    def _predicted(self, logits: Tensor) -> Predicted:
+    def _predicted(self, logits: Tensor | None) -> Predicted | None:
+        """The predictions that are looked at; None where nothing is predicted."""
+        if logits is None:
+            return None
         with torch.no_grad():
             flat = logits.flatten(0, -2)
             if self._chosen is None:
                 self._chosen = _chosen(self.probe.labels, flat)
             places, targets = self._chosen
+            if not len(places):
+                return None
             chosen = flat if len(places) == len(flat) else flat.index_select(0, places)
             wide = chosen if chosen.dtype == torch.float64 else chosen.float()
             return Predicted(wide, None if self.probe.labels is None else targets)
