@@ -76,8 +76,8 @@ class Updates:
         return self.open.enter_context(watcher(**self.watching)(self.job, self.told.append))
 
     def update(self) -> torch.Tensor:
-        job, size = self.job, self.job.settings.batch_size
-        batch = job.batch(self.step * size, size)
+        job = self.job
+        batch = job.batch_of(self.step)
         seed_step(job.seed, self.step)
         numbers = update(
             job.model,

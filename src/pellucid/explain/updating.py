@@ -30,7 +30,7 @@ from pellucid.checkpoints import load_optimiser
 from pellucid.explain.addresses import Shape
 from pellucid.explain.stretches import Watch, walk
 from pellucid.maths import newton_schulz
-from pellucid.optim import Gate, assemble_optimiser, assemble_schedule, group
+from pellucid.optim import AdamW, Gate, assemble_optimiser, assemble_schedule, group
 from pellucid.runs import Run
 from pellucid.runs.folder import RunFolder, is_published
 from pellucid.runs.load import read_plan
@@ -167,7 +167,7 @@ def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
     moved.grad = gradient.clone()
     with torch.enable_grad():
         if run is None or is_published(run.folder):
-            optimiser = torch.optim.AdamW([moved])
+            optimiser = AdamW([moved])
             cast("Any", optimiser).step()
             left: dict[str, Tensor] = dict(optimiser.state[moved])
         else:

@@ -18,20 +18,15 @@ import torch
 _OPTIM: Any = torch.optim
 
 
-def _written(method: Any) -> Any:
-    """A method as it was written; itself where nothing is wrapped around it."""
-    return inspect.unwrap(method)
-
-
 def _step(optimiser: Any) -> Any:
     """An update as it was written, which leaves no graph."""
-    return torch.no_grad()(_written(optimiser.step))
+    return torch.no_grad()(inspect.unwrap(optimiser.step))
 
 
 class Optimizer(torch.optim.Optimizer):
     """What optimisers of ours are made of."""
 
-    add_param_group = _written(_OPTIM.Optimizer.add_param_group)
+    add_param_group = inspect.unwrap(_OPTIM.Optimizer.add_param_group)
 
 
 class AdamW(Optimizer, torch.optim.AdamW):

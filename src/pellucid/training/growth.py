@@ -6,6 +6,7 @@ step. It does not know what the rows hold.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,11 +29,7 @@ class Stages:
 
     def at(self, step: int) -> int:
         """The size of the update that follows `step` updates."""
-        return next(
-            size
-            for begin, size in zip(reversed(self.begins), reversed(self.sizes), strict=True)
-            if begin <= step
-        )
+        return self.sizes[bisect_right(self.begins, step) - 1]
 
     def before(self, step: int) -> int:
         """The sum of the sizes of the first `step` updates."""
