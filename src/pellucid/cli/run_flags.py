@@ -106,8 +106,12 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
     observers = [result, *_observers(arguments.observe)]
     try:
         yield result, observers
+        arguments.when_stopped = "at once; the run is finished and saved"
     except Interrupted as stop:
-        raise Interrupted(f"{stop}; go on with: {result.resume_command}") from None
+        if not result.resume_command:
+            raise
+        command = f"{stop}; go on with: {result.resume_command}"
+        raise Interrupted(command, stop.signal) from None
     except ConfigError as error:  # a reward that failed: nothing else asks the user while it trains
         if not result.resume_command:
             raise

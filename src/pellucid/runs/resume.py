@@ -43,7 +43,11 @@ def resume(
         CheckpointError: the checkpoint is damaged.
     """
     folder, named = existing_folder(Path(path))
-    with folder.locked(), shown_to(show, observers) as shown:
+    with (
+        interrupts or Interrupts() as asked,
+        folder.locked(),
+        shown_to(show, observers) as shown,
+    ):
         run = read_config(folder)
         run.check_objective()
         plan = read_plan(folder)
@@ -66,7 +70,7 @@ def resume(
             folder=str(folder.path),
         )
         with memory_refused(run):
-            follow(job, progress, folder, [resumed], shown, interrupts, watchers)
+            follow(job, progress, folder, [resumed], shown, asked, watchers)
     return load(folder.path)
 
 
