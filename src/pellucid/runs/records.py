@@ -6,10 +6,13 @@ are shown.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,34 @@ from pellucid.training import Event, Observer, StepFinished, from_record, to_rec
 
 @contextmanager
 def recorder(file: Path) -> Generator[Observer]:
-    """An observer that appends each event as one flushed line."""
-    with file.open("a", encoding="utf-8") as stream:
+    """An observer that appends each event as one line: whole, or not at all.
+
+    Raises:
+        RunError: the disk is full or cannot be written; no torn line is left.
+    """
+    with file.open("ab", buffering=0) as stream:
 
         def record(event: Event) -> None:
             if isinstance(event, StepFinished):
                 return  # its numbers are still on the device
-            stream.write(json.dumps(to_record(event), allow_nan=False) + "\n")
-            stream.flush()
+            line = json.dumps(to_record(event), allow_nan=False) + "\n"
+            _append(stream, line.encode(), file)
 
         yield record
+
+
+def _append(stream: FileIO, line: bytes, file: Path) -> None:
+    end = stream.seek(0, os.SEEK_END)
+    try:
+        if stream.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        with suppress(OSError):
+            stream.truncate(end)
+        raise RunError(
+            f"{file} could not be written: {error.strerror}; earlier checkpoints are whole: make "
+            "room, then resume"
+        ) from error
 
 
 def cut_after(file: Path, step: int) -> None:
