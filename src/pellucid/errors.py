@@ -71,6 +71,8 @@ class Interrupted(PellucidError):  # noqa: N818  an event, not an error
     (SIGTERM) or 1 (SIGHUP). The exit code is 128 more, as shells have it.
     """
 
+    exit_code = ExitCode.INTERRUPTED
+
     def __init__(self, message: str, signal: int = 2) -> None:
         super().__init__(message)
         self.signal = signal
