@@ -1,4 +1,4 @@
-"""A disk that is too small, or fills up in the middle: what was saved stays, and figures are given."""
+"""A disk that is too small, or fills up in the middle: what was saved stays; figures are given."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def test_half_a_line_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     from pellucid.runs import records
 
-    with Short(str(tmp_path / "m"), "ab") as stream:
-        with pytest.raises(RunError, match=re.escape(os.strerror(errno.ENOSPC))):
-            records._append(stream, b"x" * 20, tmp_path / "m")
+    full = re.escape(os.strerror(errno.ENOSPC))
+    with Short(str(tmp_path / "m"), "ab") as stream, pytest.raises(RunError, match=full):
+        records._append(stream, b"x" * 20, tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == b""
 
 

@@ -219,7 +219,7 @@ def test_text_that_another_process_prepares_is_prepared_beside_it(
     with monkeypatch.context() as patch:
         patch.setattr(cache, "Workshop", taken)
         assert "another process prepares the same text" in prepared("one")
-    assert not (prepared.folder / "cache" / "text").exists()
+    assert list((prepared.folder / "cache" / "text").iterdir()) == []
     prepared("two")
     assert prepared.contents("one") == prepared.contents("two")
 
@@ -318,3 +318,15 @@ def test_run_that_was_killed_before_its_config_was_written_is_begun_again(tmp_pa
     assert not any(name.endswith(".partial") for name in files)
     with pytest.raises(RunError, match="pellucid train --resume"):
         chosen_folder(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no such rights")
+def test_text_is_neither_taken_from_nor_kept_in_a_folder_that_others_can_write_to(
+    prepared: Prepared,
+) -> None:
+    prepared("one")
+    place = prepared.folder / "cache" / "text"
+    before = sorted(place.rglob("*"))
+    place.chmod(0o777)
+    assert "other users can write to" in prepared("two")
+    assert sorted(place.rglob("*")) == before

@@ -106,9 +106,9 @@ def test_a_question_that_comes_in_a_trickle_is_cut_off(port: int) -> None:
 
 def test_a_body_without_an_end_is_refused_and_cut_off(port: int) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    with sent(port, f"{HEAD}transfer-encoding: chunked\r\n\r\n") as client:
-        with pytest.raises(ConnectionError):
-            send_until_cut_off(client, chunk)
+    head = f"{HEAD}transfer-encoding: chunked\r\n\r\n"
+    with sent(port, head) as client, pytest.raises(ConnectionError):
+        send_until_cut_off(client, chunk)
     assert ask(port)["sentence"]
 
 
