@@ -26,6 +26,7 @@ from torch import Tensor
 
 from pellucid.checkpoints.atomic import write_folder
 from pellucid.errors import CheckpointError
+from pellucid.json_text import json_text
 from pellucid.version import FORMAT, __version__
 
 MODEL = "model.safetensors"
@@ -58,14 +59,14 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         tensors = ((MODEL, checkpoint.model), (OPTIMISER, checkpoint.optimiser))
         for name, group in (*tensors, (RANDOM, checkpoint.random)):
             save_tensors(partial / name, group)
-        text = json.dumps(checkpoint.state, indent=1, allow_nan=False)
+        text = json_text(checkpoint.state, indent=1)
         (partial / STATE).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,
             "pellucid": __version__,
             "sha256": {file.name: _sha256(file) for file in sorted(partial.iterdir())},
         }
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (partial / MANIFEST).write_text(json_text(manifest, indent=1), encoding="utf-8")
 
     write_folder(folder, write)
 

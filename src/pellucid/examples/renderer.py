@@ -186,6 +186,7 @@ def _to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
+        allow_nan=False,
     )
 
 
@@ -232,7 +233,7 @@ def main() -> None:
 
 
 def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.write(json.dumps(answer, allow_nan=False).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -6,7 +6,6 @@ from. It does not run it. The folder is read; what the job writes goes where it 
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pellucid import config
 from pellucid.checkpoints import Checkpoint, verify, write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
@@ -117,5 +117,5 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
     if run.training.precision != before.training.precision:
         plan = read_plan(source)
         precision = find_precision(run.training.precision, torch.device(plan.device))
-        write_text(target.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
+        write_text(target.plan, json_text(encode(replace(plan, precision=precision)), indent=1))
     return target.path

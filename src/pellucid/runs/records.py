@@ -15,6 +15,7 @@ from typing import Any
 
 from pellucid.checkpoints import write_text
 from pellucid.errors import RunError
+from pellucid.json_text import json_text
 from pellucid.runs.folder import RunFolder
 from pellucid.training import Event, Observer, StepFinished, from_record, to_record
 
@@ -27,7 +28,7 @@ def recorder(file: Path) -> Generator[Observer]:
         def record(event: Event) -> None:
             if isinstance(event, StepFinished):
                 return  # its numbers are still on the device
-            stream.write(json.dumps(to_record(event), allow_nan=False) + "\n")
+            stream.write(json_text(to_record(event)) + "\n")
             stream.flush()
 
         yield record
@@ -36,7 +37,7 @@ def recorder(file: Path) -> Generator[Observer]:
 def cut_after(file: Path, step: int) -> None:
     """Drop what was recorded after `step`: a run that goes on from there will record it again."""
     kept = [record for record in _records(file) if record["step"] <= step]
-    write_text(file, "".join(f"{json.dumps(record)}\n" for record in kept))
+    write_text(file, "".join(f"{json_text(record)}\n" for record in kept))
 
 
 def read_events(file: Path) -> list[Event]:

@@ -5,7 +5,6 @@ Comes in: a config. Goes out: a trained `Run`. It does not know how progress is 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
+from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
 from pellucid.runs.choose import Length, choose
 from pellucid.runs.data import Ready, ready_data
@@ -180,7 +180,7 @@ def _prepare(
         )
         task = assemble_task(given)
         plan, seconds, problem = resolve(run, model, task)
-        write_text(folder.plan, json.dumps(encode(plan), indent=1))
+        write_text(folder.plan, json_text(encode(plan), indent=1))
         # last: a folder with a config is a run that can be resumed
         write_text(folder.config, run_to_toml(run))
         folder.prepared()

@@ -6,7 +6,6 @@ events. It does not know who listens, nor how any part was built.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Generator, Sequence
@@ -20,6 +19,7 @@ from torch import Tensor
 from pellucid import native
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
+from pellucid.json_text import json_text
 from pellucid.training import events
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import Job, Progress
@@ -214,7 +214,7 @@ class _Loop:
             save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
             save_tensors(folder / "batch.safetensors", batch.named_tensors())
             report = {"step": step, "what": culprit.what, "where": culprit.where}
-            (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+            (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
 
         write_folder(aside, write)
         self.emit(

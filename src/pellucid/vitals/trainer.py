@@ -19,6 +19,7 @@ import torch
 
 from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
+from pellucid.json_text import json_text
 from pellucid.objectives import DirectPreference, PolicyGradient
 from pellucid.training import Event, Job, Observer, Vitals, Watcher, events
 from pellucid.vitals.job_rows import Rows
@@ -157,7 +158,7 @@ class _Observer:
         states = _read(self._kept)
         states[str(step)] = self._watch.state_dict()
         kept = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_KEPT:])
-        write_text(self._kept, json.dumps(kept))
+        write_text(self._kept, json_text(kept))
 
     def _recall(self, step: int) -> None:
         if self._kept is None:
