@@ -1,13 +1,15 @@
 """Where things are kept that can be made again: prepared text, compiled code.
 
-Comes in: what kind of thing. Goes out: a folder, which may not be there yet. It does not know what
-is kept.
+Comes in: what kind of thing. Goes out: a folder, which may not be there yet; whether anybody else
+could have put something into it. It does not know what is kept.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -30,3 +32,44 @@ def cache_folder(kind: str) -> Path | None:
     else:
         place = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     return place / "pellucid" / kind
+
+
+def private_folder(folder: Path) -> Path | None:
+    """`folder` made, with its real path; None if another user could put something into it.
+
+    A folder is yours alone if it and all folders above belong to you or to the system, and nobody
+    else may write to them. (In a folder such as `/tmp` everybody may write, but nobody may rename
+    what is yours.) Where a system has no such rights, Windows for one, every folder passes.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)
+    real = folder.resolve()
+    return real if all(map(only_mine, (real, *real.parents))) else None
+
+
+def only_mine(path: Path) -> bool:
+    """Whether nobody but you and the system can change this file, or what this folder holds."""
+    if os.name != "posix":
+        return True
+    about = path.lstat()
+    if about.st_uid not in (0, os.geteuid()) or stat.S_ISLNK(about.st_mode):
+        return False
+    if stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX:
+        return True
+    shared = about.st_mode & stat.S_IWGRP and not _group_of_one(about.st_gid)
+    return not shared and not about.st_mode & stat.S_IWOTH
+
+
+def _group_of_one(group_id: int) -> bool:
+    """Whether a group is the one that some systems give each user: of your name, with you in it."""
+    import grp
+    import pwd
+
+    with suppress(KeyError):
+        group, user = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
+        return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return False

@@ -68,7 +68,9 @@ def test_another_source_is_compiled_anew(source: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_library_is_not_loaded_but_compiled_anew(source: Path, tmp_path: Path) -> None:
-    whole = compiling._compiled(source, ["cc"])
+    command = compiling._compiler(None)
+    assert command is not None
+    whole = compiling._compiled(source, command)
     whole.write_bytes(whole.read_bytes()[:-1] + b"?")
     forget()
     found = library(source)
@@ -143,3 +145,97 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
     ]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
     assert all(file.stem.endswith(compiling._digest(file)) for file in kept(tmp_path))
+
+
+def planted(source: Path, folder: Path) -> Path:
+    """Somebody else's library under the name of ours, with the right digest: it gives 8."""
+    assert library(source) is not None
+    (ours,) = folder.iterdir()
+    other = source.with_name("other.c")
+    other.write_text("int seven(void) { return 8; }\n", encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", str(other), "-o", str(folder / "x.so")], check=True)
+    other.unlink()
+    digest = compiling._digest(folder / "x.so")
+    ours.unlink()
+    plant = folder / f"{ours.stem.rpartition('-')[0]}-{digest}.so"
+    (folder / "x.so").rename(plant)
+    plant.chmod(0o700)
+    forget()
+    return plant
+
+
+def result(source: Path) -> int:
+    loaded = library(source)
+    assert loaded is not None
+    return loaded.seven()
+
+
+@pytest.mark.parametrize("which", ["the folder", "the folder above"])
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(
+    which: str,
+    mode: int,
+    source: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "cache" / "native"
+    plant = planted(source, folder)
+    assert result(source) == 8, "the plant would work"
+    forget()
+    monkeypatch.setattr("pellucid.places._group_of_one", lambda group: False)
+    (folder if which == "the folder" else folder.parent).chmod(mode)
+    assert result(source) == 7
+    assert "other users can write to" in caplog.text
+    assert "chmod go-w" in caplog.text
+    assert list(folder.iterdir()) == [plant]  # nothing of theirs is touched, nothing added
+
+
+def test_a_library_that_others_can_write_to_is_not_loaded(source: Path, tmp_path: Path) -> None:
+    plant = planted(source, tmp_path / "cache" / "native")
+    plant.chmod(0o777)
+    assert result(source) == 7
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("which", ["the folder", "the library", "a link to it"])
+def test_nothing_of_another_user_is_loaded(which: str, source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "native"
+    plant = planted(source, folder)
+    if which == "a link to it":
+        plant.rename(tmp_path / "elsewhere.so")
+        plant.symlink_to(tmp_path / "elsewhere.so")
+    else:
+        os.chown(folder if which == "the folder" else plant, 12345, 12345)
+    assert result(source) == 7
+
+
+def test_folders_that_are_made_for_libraries_are_for_you_alone(
+    source: Path, tmp_path: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        assert library(source) is not None
+    finally:
+        os.umask(before)
+    (kept_file,) = kept(tmp_path)
+    for place in (tmp_path / "cache", tmp_path / "cache" / "native", kept_file):
+        assert place.stat().st_mode & 0o777 == 0o700
+
+
+def test_neither_a_compiler_nor_a_header_of_the_working_folder_is_used(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for name in ("cc", "gcc", "clang", "as", "ld", "cc1", "collect2"):
+        (hostile / name).write_text(f"#!/bin/sh\ntouch {hostile}/ran\nexit 1\n")
+        (hostile / name).chmod(0o755)
+    (hostile / "math.h").write_text("#error of the working folder\n")
+    monkeypatch.chdir(hostile)
+    for name in ("PATH", "CPATH", "C_INCLUDE_PATH", "COMPILER_PATH"):
+        monkeypatch.setenv(name, os.pathsep.join((".", "", os.environ.get(name, ""))))
+    source.write_text("#include <math.h>\nint seven(void) { return 7; }\n", encoding="utf-8")
+    assert result(source) == 7
+    assert not (hostile / "ran").exists()

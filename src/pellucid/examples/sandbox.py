@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +21,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from pellucid import children
 from pellucid.errors import TextError
 from pellucid.json_text import json_text
 
@@ -60,7 +59,7 @@ class Sandbox:
     def __init__(self, source: str, *, called: str, seconds: float, megabytes: int) -> None:
         self._source, self._called = source, called
         self._seconds, self._megabytes = seconds, megabytes
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: children.Child | None = None
         self._answers: Queue[bytes] = Queue()
         self._has_tags: bool | None = None
 
@@ -91,15 +90,11 @@ class Sandbox:
             _end(self._process)
         self._process = None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> children.Child:
         if self._process is not None:
             return self._process
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-B", str(Path(__file__).with_name("renderer.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        renderer = Path(__file__).with_name("renderer.py")
+        process = children.start(children.python_file(renderer))
         self._process, self._answers = process, Queue()
         weakref.finalize(self, _end, process)
         Thread(target=_read, args=(process.stdout, self._answers), daemon=True).start()
@@ -117,7 +112,7 @@ class Sandbox:
         return process
 
     def _asked(
-        self, process: subprocess.Popen[bytes], where: str, what: dict[str, Any], more: float = 0
+        self, process: children.Child, where: str, what: dict[str, Any], more: float = 0
     ) -> dict[str, Any]:
         at = f"{where}: " if where else ""
         line: bytes | None = b""
@@ -160,7 +155,7 @@ def _read(stream: BinaryIO, answers: Queue[bytes]) -> None:
     answers.put(b"")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: children.Child) -> None:
     process.kill()
     process.wait()
     if process.stdin is not None:

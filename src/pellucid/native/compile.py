@@ -9,6 +9,9 @@ Libraries are kept in the folder that `PELLUCID_NATIVE` names, or beside what el
 The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a
 hash of its own bytes. So what is stale is not found, and what is damaged is not loaded. It comes to
 be beside its place and is renamed at the end, so that several processes may compile at once.
+
+A name proves nothing about who wrote a file. So a library is only loaded from a folder that nobody
+else can write to; if the usual one is not such a folder, this process compiles for itself alone.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
@@ -30,7 +32,8 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from pellucid.places import cache_folder
+from pellucid import children
+from pellucid.places import cache_folder, only_mine, private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +42,11 @@ _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-fPIC", "-shared", "-pthread")
 #: Seconds after which a compiler is given up.
 _PATIENCE = 60
-
+_SHARED = (
+    "other users can write to %s or to a folder above it, so no compiled code is loaded from there, "
+    "and this process compiles its own: take that right away with `chmod go-w`, or name "
+    "another folder in PELLUCID_NATIVE"
+)
 
 _allowed: ContextVar[bool] = ContextVar("_allowed", default=True)
 
@@ -75,9 +82,9 @@ def _library(source: Path, compiler: str | None, _: object) -> ctypes.CDLL | Non
             _log.info("no C compiler was found: %s is done without", source.name)
             return None
         return ctypes.CDLL(str(_compiled(source, command)))
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        _log.warning("%s is done without, slower: %s", source.name, said.strip().splitlines()[-1])
+    except (OSError, children.ChildError) as error:
+        why = str(error).strip().splitlines()[-1]
+        _log.warning("%s is done without, slower: %s", source.name, why)
         return None
 
 
@@ -86,8 +93,9 @@ def _compiler(chosen: str | None) -> list[str] | None:
     if sys.platform not in ("linux", "darwin"):
         return None
     for command in (shlex.split(chosen),) if chosen else ([name] for name in _COMPILERS):
-        if command and shutil.which(command[0]):
-            return list(command)
+        path = children.program(command[0]) if command else None
+        if path is not None:
+            return [path, *command[1:]]
     return None
 
 
@@ -95,46 +103,65 @@ def _compiled(source: Path, command: list[str]) -> Path:
     """The file of the library; compiled now, if none is kept that is whole.
 
     Raises:
-        OSError, SubprocessError: it cannot be compiled.
+        OSError, ChildError: it cannot be compiled.
     """
-    version = subprocess.run(
-        [*command, "--version"], capture_output=True, text=True, check=True, timeout=_PATIENCE
-    )
-    made_of = "\0".join((*command, *_FLAGS, version.stdout, _processor(), platform.libc_ver()[1]))
+    place = _place()
+    with tempfile.TemporaryDirectory(dir=place, prefix="partial-") as scratch:
+        return _library_in(place, source, command, Path(scratch))
+
+
+def _library_in(place: Path, source: Path, command: list[str], scratch: Path) -> Path:
+    version = _output_of([*command, "--version"], scratch)
+    made_of = "\0".join((*command, *_FLAGS, version, _processor(scratch), platform.libc_ver()[1]))
     sources = sorted(source.parent.glob("*.[ch]"))  # what it includes, too
     content = b"".join(each.read_bytes() for each in sources)
     key = hashlib.sha256(content + made_of.encode()).hexdigest()[:20]
     stem = f"{source.stem}-{key}"
-    place = _place()
     for kept in place.glob(f"{stem}-*.so"):
+        if not only_mine(kept):
+            continue
         if kept.stem.rpartition("-")[2] == _digest(kept):
             return kept
         with suppress(OSError):
             kept.unlink()
-    with tempfile.TemporaryDirectory(dir=place, prefix="partial-") as scratch:
-        made = Path(scratch) / "made.so"
-        subprocess.run(
-            [*command, *_FLAGS, str(source), "-o", str(made), "-lm"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_PATIENCE,
-        )
-        goal = place / f"{stem}-{_digest(made)}.so"
-        os.replace(made, goal)
+    made = scratch / "made.so"
+    _output_of([*command, *_FLAGS, str(source), "-o", str(made), "-lm"], scratch)
+    made.chmod(0o700)
+    goal = place / f"{stem}-{_digest(made)}.so"
+    os.replace(made, goal)
     return goal
 
 
+def _output_of(command: list[str], scratch: Path) -> str:
+    """What a program printed, run in the empty folder `scratch`.
+
+    Raises:
+        OSError, ChildError: it failed, or took too long.
+    """
+    process = children.run(command, seconds=_PATIENCE, folder=scratch)
+    if process.returncode:
+        raise OSError(process.stderr.strip() or f"{command[0]} ended with {process.returncode}")
+    return process.stdout
+
+
 def _place() -> Path:
-    """Where libraries are kept; where nothing is to be kept, a folder for this process."""
+    """Where libraries are kept; where nothing can be kept safely, a folder for this process.
+
+    Raises:
+        OSError: no folder here is safe.
+    """
     chosen = os.environ.get("PELLUCID_NATIVE")
     folder = Path(chosen) if chosen else cache_folder("native")
     if folder is not None:
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                return folder
-    passing = Path(tempfile.mkdtemp(prefix="pellucid-native-"))
+            private = private_folder(folder)
+            if private is not None and os.access(private, os.W_OK):
+                return private
+            if private is None:
+                _log.warning(_SHARED, folder)
+    passing = private_folder(Path(tempfile.mkdtemp(prefix="pellucid-native-")))
+    if passing is None:
+        raise OSError(f"other users can write to {tempfile.gettempdir()}: set TMPDIR to your own")
     atexit.register(shutil.rmtree, passing, ignore_errors=True)
     return passing
 
@@ -143,11 +170,10 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:20]
 
 
-def _processor() -> str:
+def _processor(scratch: Path) -> str:
     """What the processor can do: code for it need not run on another one."""
     if sys.platform == "darwin":
-        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        return _output_of(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], scratch)
     words = ("flags", "Features", "model name", "isa")
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return "\n".join(sorted({line for line in lines if line.startswith(words)}))

@@ -7,12 +7,11 @@ ends with the same losses and the same bits as one that never stopped. The run i
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pellucid import children
 from pellucid.errors import Interrupted, RunError
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_plan
@@ -73,9 +72,7 @@ def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = Non
 def _in_process(path: Path, end: int, reward: str | None) -> None:
     said = f"{str(path)!r}, {end}, {reward!r}"
     code = f"from pellucid.runs.verify import resume_until; resume_until({said})"
-    process = subprocess.run(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False
-    )
+    process = children.run(children.python(code))
     if process.returncode:
         last = process.stderr.strip().splitlines()[-1:] or ["no message"]
         raise RunError(f"a part of the proof failed: {last[0]}")
