@@ -6,7 +6,7 @@
     ├── MathsError                an argument of an equation; a ValueError too
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
-    ├── NonFiniteError            training met a value that is not finite, and stopped
+    ├── NonFiniteError            a weight, a loss or a logit that is not finite
     └── Interrupted               the user stopped the run; it is saved
 
 Comes in: a message of one paragraph. Goes out: an exception whose `exit_code` the command line
@@ -55,7 +55,7 @@ class RunError(PellucidError):
 
 
 class NonFiniteError(PellucidError):
-    """A loss or gradient was not finite; the run stopped and its state was set aside."""
+    """A value was not finite: weights are refused; a training stops and sets its state aside."""
 
     exit_code = ExitCode.NON_FINITE
 

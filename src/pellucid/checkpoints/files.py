@@ -83,9 +83,10 @@ def verify(folder: Path) -> None:
             f"{folder} has checkpoint format {manifest.get('format')!r}; pellucid {__version__} "
             f"reads format {FORMAT}: use pellucid {manifest.get('pellucid', 'of its time')} for it"
         )
-    if not isinstance(manifest.get("sha256"), dict):
+    sums: object = manifest.get("sha256")
+    if not isinstance(sums, dict) or not {MODEL, OPTIMISER, RANDOM, STATE} <= sums.keys():
         raise CheckpointError(f"{folder / MANIFEST} is damaged: it has no checksums")
-    for name, expected in cast("dict[str, str]", manifest["sha256"]).items():
+    for name, expected in cast("dict[str, str]", sums).items():
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
@@ -106,6 +107,16 @@ def load(folder: Path) -> Checkpoint:
         random=_load_tensors(folder / RANDOM),
         state=_read_json(folder / STATE),
     )
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read what a checkpoint says besides tensors, verified.
+
+    Raises:
+        CheckpointError: as `verify`.
+    """
+    verify(folder)
+    return _read_json(folder / STATE)
 
 
 def load_model_tensors(folder: Path) -> dict[str, Tensor]:
@@ -147,7 +158,10 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads(file.read_text(encoding="utf-8")))
+        table: object = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(table, dict):
+            raise ValueError("it is no JSON object")
+        return cast("dict[str, Any]", table)
     except FileNotFoundError:
         raise CheckpointError(
             f"{file} does not exist: {file.parent} is not a whole checkpoint"

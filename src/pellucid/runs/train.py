@@ -24,6 +24,7 @@ from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
+from pellucid.runs.seal import as_texts
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
 from pellucid.training import (
@@ -35,6 +36,8 @@ from pellucid.training import (
     Progress,
     Started,
     Watcher,
+    generators_kept,
+    seed_step,
 )
 
 
@@ -138,7 +141,8 @@ def train_config(
     check_teacher(run)
     if out is not None:
         refuse_taken(Path(out))
-    with shown_to(show, observers) as shown:
+    with generators_kept(), shown_to(show, observers) as shown:
+        seed_step(run.seed, 0)
 
         def say(what: str) -> None:
             for observer in shown:
@@ -193,6 +197,7 @@ def _prepare(
         unit=task.unit,
         facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
         folder=str(folder.path),
+        sealed=as_texts(run, plan),
     )
     return job, [started] if task.example is None else [started, task.example]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pellucid import native
-from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
+from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.training import events
@@ -64,6 +64,7 @@ class _Loop:
         started = time.perf_counter()
         progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
         if progress.step == 0:
+            seed_step(self.job.seed, 0)  # however much was drawn while the run was prepared
             self.evaluate()
         while progress.step < total:
             self.update()
@@ -88,6 +89,7 @@ class _Loop:
     def update(self) -> None:
         job, step = self.job, self.progress.step
         job.model.train()
+        seed_step(job.seed, step)  # code of the user's may draw where a batch is judged
         try:
             batch = job.batch_of(step)
         except PellucidError:  # a batch may be drawn and judged, which can be refused
@@ -148,7 +150,11 @@ class _Loop:
     def evaluate(self) -> None:
         self.report()
         with self.aside_from_training():
-            found = self.job.evaluate()
+            try:
+                found = self.job.evaluate()
+            except PellucidError:  # answers may be written and judged, which can be refused
+                self.save()
+                raise
             best = found.loss_nats < self.progress.best_loss
             if best:
                 self.progress.best_loss = found.loss_nats
@@ -162,10 +168,17 @@ class _Loop:
                     best=best,
                 )
             )
-            sampled = self.job.sample(self.progress.step)
+            sampled = self.sample()
             if sampled is not None:
                 self.emit(sampled)
             self.last_evaluated = (self.progress.step, found.loss_nats)
+
+    def sample(self) -> events.Sampled | None:
+        """None where logits are not finite: the next update says why, and stops."""
+        try:
+            return self.job.sample(self.progress.step)
+        except NonFiniteError:
+            return None
 
     def save(self) -> None:
         """Put the state on the shelf, unless it is there already or is not worth keeping."""
@@ -173,7 +186,7 @@ class _Loop:
         progress = self.progress
         if self.saved_step == progress.step:
             return
-        if not all(torch.isfinite(p).all() for p in self.job.model.parameters()):
+        if first_non_finite(dict(self.job.model.named_parameters())) is not None:
             self.stop_non_finite(progress.step)
         with self.aside_from_training():
             step, loss = self.last_evaluated
@@ -229,10 +242,12 @@ class _Loop:
         self.job.optimiser.zero_grad()
         self.job.model.train()
         seed_step(self.job.seed, step)
+        batch = self.job.batch_of(step)
+        seed_step(self.job.seed, step)
         sums = accumulate(
             self.job.model,
             self.job.objective,
-            self.job.batch_of(step),
+            batch,
             accumulation=self.job.settings.accumulation,
             device=self.device,
             precision=self.job.plan.precision,
