@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 from pellucid import children
 from pellucid.errors import CheckpointError, ConfigError, RunError
@@ -74,10 +75,10 @@ def verify_kills(
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
         shutil.copytree(origin, straight)
-        whole = _Child(straight, end, reward).to_its_end()
-        proof = _Proof(origin, straight, copy, whole, end, reward)
-        made = proof.kill(kills, random.Random(seed), start)
-        last = _Child(copy, end, reward).to_its_end()
+        whole = _go_on(straight, end, reward)
+        proof = _Proof(origin, straight, copy, whole, start, end, reward)
+        made = proof.kill(kills, random.Random(seed))
+        last = _go_on(copy, end, reward)
         return KillProof(
             from_step=start,
             to_step=end,
@@ -88,49 +89,44 @@ def verify_kills(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a child printed: its last update, its checkpoints' digests, how long it took."""
+class _Moment(NamedTuple):
+    """So many seconds after an update, or after the start where `step` is None."""
 
-    step: int
-    digests: Mapping[int, str]
+    step: int | None
     seconds: float
 
 
-class _Child:
-    """A process that goes on with a copy; it tells of each update and each checkpoint."""
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a child told: its last update, its checkpoints' digests, when it did its updates."""
 
-    def __init__(self, path: Path, end: int, reward: str | None) -> None:
-        call = f"tell_until({str(path)!r}, {end}, {reward!r})"
-        code = f"from pellucid.runs.kills import tell_until; {call}"
-        self._process = children.start(children.python(code), errors=True)
-        assert self._process.stdout is not None
-        self._process.stdout.readline()  # it is ready
-        self._began = time.perf_counter()
+    step: int
+    digests: Mapping[int, str]
+    times: tuple[float, ...]
+    killed: bool
 
-    def to_its_end(self) -> _Told:
-        told = self._told()
-        if self._process.returncode:
-            raise RunError(f"a part of the proof failed: {self._problem}")
-        return told
 
-    def killed_after(self, seconds: float) -> _Told | None:
-        """None where it was done before."""
-        time.sleep(seconds)
-        done = self._process.poll() is not None
-        self._process.kill()
-        told = self._told()
-        if done and self._process.returncode:
-            raise RunError(f"a part of the proof failed: {self._problem}")
-        return None if done else told
-
-    def _told(self) -> _Told:
-        out, err = self._process.communicate()
-        self._problem = (err.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        seconds = time.perf_counter() - self._began
-        lines = [line.split() for line in out.decode().splitlines(keepends=True) if "\n" in line]
-        digests = {int(line[1]): line[2] for line in lines if line[0] == "saved"}
-        return _Told(max((int(line[1]) for line in lines), default=0), digests, seconds)
+def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None) -> _Told:
+    """Let a process go on with a copy, and kill it at a moment, unless it is done before."""
+    call = f"tell_until({str(path)!r}, {end}, {reward!r})"
+    code = f"from pellucid.runs.kills import tell_until; {call}"
+    times, digests, step = list[float](), dict[int, str](), 0
+    with children.start(children.python(code), errors=True) as process:
+        out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
+        for line in out:
+            words = line.decode().split()
+            if words[0] == "saved":
+                digests[int(words[1])] = words[2]
+            elif line.endswith(b"\n"):
+                step = int(words[1]) if words[0] == "step" else step
+                times.append(time.perf_counter())
+                if kill is not None and kill.step == (None if words[0] == "ready" else step):
+                    time.sleep(kill.seconds)
+                    process.kill()
+        problem = (err.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+    if process.returncode and (kill is None or "Error" in problem):
+        raise RunError(f"a part of the proof failed: {problem}")
+    return _Told(step, digests, tuple(times), killed=process.returncode != 0)
 
 
 @dataclass(slots=True)
@@ -141,43 +137,49 @@ class _Proof:
     straight: Path
     copy: Path
     whole: _Told
+    start: int
     end: int
     reward: str | None
 
-    def kill(self, kills: int, moments: random.Random, start: int) -> list[Kill]:
+    def kill(self, kills: int, moments: random.Random) -> list[Kill]:
         """Kill the copy so often, each time a bit further on; begun anew where it is done."""
         made: list[Kill] = []
-        haste, at = 1.0, start
+        reach, at = 1.0, self.end
         while len(made) < kills:
-            if not self.copy.exists():
+            if at >= self.end:
+                shutil.rmtree(self.copy, ignore_errors=True)  # ours, in a folder of ours
                 shutil.copytree(self.origin, self.copy)
-                at = start
-            left = self.whole.seconds * (self.end - at) / (self.end - start)
-            stretch = 2 * haste * left / (kills - len(made) + 1)
-            told = _Child(self.copy, self.end, self.reward).killed_after(
-                moments.uniform(0, stretch)
-            )
-            if told is None or at >= self.end:
-                shutil.rmtree(self.copy)  # a copy of ours, in a folder of ours
-                haste /= 2
+                at = self.start
+            ahead = reach * 2 * (self.end - at) / (kills - len(made) + 1)
+            step = at + round(moments.uniform(0, min(self.end - 1 - at, ahead)))
+            told = _go_on(self.copy, self.end, self.reward, self._moment(step, at, moments))
+            if not told.killed:  # it was faster
+                at, reach = self.end, reach / 2
                 continue
-            saved, equal = self.compare(start)
+            saved, equal = self.compare()
             made.append(Kill(max(told.step, at), saved, equal))
             at = saved
         return made
 
-    def compare(self, start: int) -> tuple[int, bool]:
+    def _moment(self, step: int, at: int, moments: random.Random) -> _Moment:
+        """Within the update after `step`; where that is the first, while the copy is opened."""
+        times = self.whole.times
+        if step == at:
+            return _Moment(None, moments.uniform(0, times[1] - times[0]))
+        return _Moment(step, moments.uniform(0, (times[-1] - times[1]) / (len(times) - 2)))
+
+    def compare(self) -> tuple[int, bool]:
         """What the copy has on disk, and whether the other one had the same there."""
         shelf = RunFolder(self.copy).shelf
         if not shelf.steps():
-            return 0, start == 0
+            return 0, self.start == 0
         try:
             path, _ = shelf.newest_whole()
         except CheckpointError:
-            return start, False
+            return self.start, False
         step = int(path.name.removeprefix("step-"))
         known = self.whole.digests.get(step, _digest_at(self.origin, step))
-        mine, theirs = (losses_of(place, start, step) for place in (self.copy, self.straight))
+        mine, theirs = (losses_of(place, self.start, step) for place in (self.copy, self.straight))
         return step, _digest_of(path) == known and mine == theirs
 
 
