@@ -16,6 +16,7 @@ from pellucid.checkpoints import first_non_finite, load, save
 from pellucid.cli.main import main
 from pellucid.errors import NonFiniteError
 from pellucid.runs import RunFolder
+from support.published import retensor, write
 
 
 def with_weights(source: Path, target: Path, change: dict[str, float], scale: float = 1.0) -> Path:
@@ -88,16 +89,14 @@ def test_check_still_looks_at_such_a_run(broken: Path, capsys: pytest.CaptureFix
 
 
 def test_a_published_model_is_refused_where_it_lies_and_when_imported(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from safetensors.torch import load_file, save_file
+    def spoil(tensors: dict[str, torch.Tensor]) -> None:
+        next(t for t in tensors.values() if t.ndim == 2).view(-1)[0] = math.nan
 
     published = tmp_path / "published"
-    runs.export_run(trained, published)
-    file = published / "model.safetensors"
-    tensors = {key: tensor.clone() for key, tensor in load_file(file).items()}
-    next(t for t in tensors.values() if t.ndim == 2).view(-1)[0] = math.nan
-    save_file(tensors, file, metadata={"format": "pt"})
+    write(published)
+    retensor(published, spoil)
     assert main(["generate", str(published), "the"]) == 3
     assert main(["import", str(published), str(tmp_path / "run")]) == 3
     assert "hold nan" in capsys.readouterr().err

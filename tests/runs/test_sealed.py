@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
 from pellucid import runs
@@ -74,10 +76,9 @@ def test_every_key_that_departs_is_named_with_both_values(run: RunFolder) -> Non
 
 
 def test_a_change_of_kind_names_what_came_and_what_went(run: RunFolder) -> None:
-    table = run.config.read_text().split("[optimiser]")
-    rest = table[1].split("\n[", 1)[1]
-    new = 'kind = "SGD"\nlearning_rate = 0.1\nmomentum = 0.9\nl2 = 0.0\n'
-    run.config.write_text(f"{table[0]}[optimiser]\n{new}\n[{rest}")
+    new = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0.9, "l2": 0.0}
+    table = tomllib.loads(run.config.read_text()) | {"optimiser": new}
+    run.config.write_text(tomli_w.dumps(table))
     with pytest.raises(RunError, match=r"optimiser\.kind: .*'SGD'.*optimiser\.l2: .*nothing"):
         runs.resume(run.path, show=False)
 
@@ -91,19 +92,19 @@ def test_a_file_that_was_only_written_anew_is_no_change(run: RunFolder) -> None:
 def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit(run.config, "clip_norm = 1.0", "clip_norm = 0.5")
+    edit(run.config, "final = 0.0", "final = 0.5")
     assert main(["train", "--resume", str(run.path), "--no-vitals"]) == 2
     capsys.readouterr()
     assert main(["train", "--resume", str(run.path), "--no-vitals", "--allow-drift"]) == 0
     shown = capsys.readouterr().out
-    assert "from step 8 on, changed: training.clip_norm is 0.5, was 1.0" in shown
-    drift = Drifted(step=8, changes=(("training.clip_norm", "1.0", "0.5"),))
+    assert "from step 8 on, changed: schedule.final is 0.5, was 0.0" in shown
+    drift = Drifted(step=8, changes=(("schedule.final", "0.0", "0.5"),))
     assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
     for path in (run.path, run.shelf.path(8)):  # after the change, and where it was allowed
         runs.resume(path, show=False)
     assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
-    edit(run.config, "clip_norm = 0.5", "clip_norm = 0.25")
-    with pytest.raises(RunError, match=r"up to step-12.*clip_norm: the run has 0\.5"):
+    edit(run.config, "final = 0.5", "final = 0.25")
+    with pytest.raises(RunError, match=r"up to step-12.*schedule\.final: the run has 0\.5"):
         runs.resume(run.path, show=False)
 
 

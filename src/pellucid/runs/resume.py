@@ -39,6 +39,7 @@ from pellucid.training import (
 )
 
 
+@generators_kept()
 def resume(
     path: str | Path,
     *,
@@ -66,7 +67,7 @@ def resume(
         ConfigError: more updates than `steps` are done.
     """
     folder, named = existing_folder(Path(path))
-    with generators_kept(), folder.locked(), shown_to(show, observers) as shown:
+    with folder.locked(), shown_to(show, observers) as shown:
         run, plan = read_config(folder), read_plan(folder)
         run.check_objective()
         place = find_place(folder, named)

@@ -122,6 +122,7 @@ def train(
     )
 
 
+@generators_kept()
 def train_config(
     run: config.Run,
     *,
@@ -141,7 +142,7 @@ def train_config(
     check_teacher(run)
     if out is not None:
         refuse_taken(Path(out))
-    with generators_kept(), shown_to(show, observers) as shown:
+    with shown_to(show, observers) as shown:
         seed_step(run.seed, 0)
 
         def say(what: str) -> None:

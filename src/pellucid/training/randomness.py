@@ -34,7 +34,10 @@ def seed_step(seed: int, step: int) -> None:
 
 @contextmanager
 def generators_kept() -> Generator[None]:
-    """Whatever is drawn within, the caller's generators are afterwards as they were."""
+    """Whatever is drawn within, the caller's generators are afterwards as they were.
+
+    Also a decorator.
+    """
     tensors, states = generator_states()
     try:
         yield
