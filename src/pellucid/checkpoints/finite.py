@@ -28,7 +28,7 @@ def refuse_non_finite(tensors: Mapping[str, Tensor], where: object) -> None:
     name = first_non_finite(tensors)
     if name is None:
         return
-    tensor = tensors[name]
+    tensor = tensors[name].detach()
     bad = tensor[~torch.isfinite(tensor)]
     raise NonFiniteError(
         f"{where}: the weights {name} hold {float(bad[0])}, in {len(bad):,} of {tensor.numel():,} "

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,24 +230,7 @@ Event = (
 )
 Observer = Callable[[Event], None]
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Example,
-        Started,
-        Resumed,
-        Drifted,
-        Noticed,
-        Logged,
-        Evaluated,
-        Sampled,
-        CheckpointSaved,
-        Vitals,
-        Finished,
-        Interrupted,
-        StoppedNonFinite,
-    )
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_record(event: Event) -> dict[str, Any]:
