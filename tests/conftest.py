@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator
 from getpass import getuser
@@ -30,6 +31,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 else:
     os.environ.setdefault("OMP_NUM_THREADS", "2")
+# A suite that runs in the background was started with Ctrl-C ignored, and that would stay so.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests neither find nor leave prepared text; those of the cache choose a folder of their own.
 os.environ["PELLUCID_CACHE"] = "off"
 # C is compiled once for all processes; the name of a library is a hash of what it was made of.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -142,3 +143,36 @@ def test_a_child_inherits_no_relative_folder_to_search(monkeypatch: pytest.Monke
     variables = children.environment()
     assert {variables[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "CPATH")} == {home}
     assert os.environ["CPATH"] != home
+
+
+@pytest.mark.parametrize("module", ["json", "typing", "argparse", "__future__"])
+def test_the_command_as_a_module_runs_nothing_of_the_working_folder(
+    hostile: Path, module: str
+) -> None:
+    (hostile / "pellucid.py").unlink()  # Python looks for that one here, and nothing can be done
+    (hostile / f"{module}.py").write_text(f"open({str(hostile / 'ran')!r}, 'w')\n")
+    command = [sys.executable, "-m", "pellucid", "presets", "list"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert not (hostile / "ran").exists()
+
+
+def test_a_reward_comes_first_and_what_lies_beside_it_last(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pellucid.runs.rewards import _imported
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (hostile / "statistics.py").write_text(f"open({str(hostile / 'ran')!r}, 'w')\n")
+    (hostile / "my_words.py").write_text("liked = 'good'\n")
+    (hostile / "my_reward.py").write_text(
+        "import statistics, my_words\n"
+        "def fn(row, answer): return statistics.mean([my_words.liked in answer])\n"
+    )
+    monkeypatch.delitem(sys.modules, "statistics", raising=False)
+    try:
+        assert _imported("my_reward").fn({}, "good") == 1
+    finally:
+        for name in ("my_reward", "my_words"):
+            sys.modules.pop(name, None)
+    assert not (hostile / "ran").exists()

@@ -6,12 +6,11 @@
 Names are loaded when first used, so that `import pellucid.maths` does not load torch.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 from pellucid.version import __version__
 
+# Nothing of the standard library is imported here: with `python -m pellucid` that would look in the
+# working folder first, and only `__main__` takes it off the path.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pellucid import diagnosis
     from pellucid.errors import (
@@ -81,7 +80,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _WHERE:
         from importlib import import_module
 

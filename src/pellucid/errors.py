@@ -7,7 +7,9 @@
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
     ├── NonFiniteError            a weight, a loss or a logit that is not finite
-    └── Interrupted               the user stopped the run; it is saved
+    └── Interrupted               a signal stopped the work: which one, and what is saved
+
+    Signalled                     raised at once where a signal comes and nothing is to be finished
 
 Comes in: a message of one paragraph. Goes out: an exception whose `exit_code` the command line
 returns. Knows nothing of what went wrong.
@@ -25,7 +27,9 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     NON_FINITE = 3
     FINDINGS = 4
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class PellucidError(Exception):
@@ -61,6 +65,28 @@ class NonFiniteError(PellucidError):
 
 
 class Interrupted(PellucidError):  # noqa: N818  an event, not an error
-    """The user stopped the run; what was done is saved."""
+    """A signal stopped the work; the message says what is saved.
+
+    `signal` is the signal's number: 2 (SIGINT, and also a stop by the program itself), 15
+    (SIGTERM) or 1 (SIGHUP). The exit code is 128 more, as shells have it.
+    """
 
     exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self, message: str, signal: int = 2) -> None:
+        super().__init__(message)
+        self.signal = signal
+        self.exit_code = ExitCode(128 + signal)
+
+
+class Signalled(SystemExit):
+    """SIGTERM or SIGHUP ends the process now. Not an `Exception`: no part may swallow it."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(128 + signal)
+        self.signal = signal
+
+
+def signal_of(stop: KeyboardInterrupt | Signalled) -> int:
+    """The number of the signal that was raised: 2 for Ctrl-C."""
+    return stop.signal if isinstance(stop, Signalled) else 2

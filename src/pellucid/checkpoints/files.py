@@ -25,6 +25,7 @@ import safetensors.torch
 from torch import Tensor
 
 from pellucid.checkpoints.atomic import write_folder
+from pellucid.checkpoints.room import refuse_full_disk
 from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
 from pellucid.version import FORMAT, __version__
@@ -49,17 +50,19 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder` all at once.
+    """Write `folder` all at once, after a look at how much room there is.
 
     Raises:
         CheckpointError: the disk is full or cannot be written.
     """
+    groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
+    text = json_text(checkpoint.state, indent=1)
+    tensors = (tensor for group in groups for tensor in group.values())
+    refuse_full_disk(folder, tensors, text_bytes=len(text))
 
     def write(partial: Path) -> None:
-        tensors = ((MODEL, checkpoint.model), (OPTIMISER, checkpoint.optimiser))
-        for name, group in (*tensors, (RANDOM, checkpoint.random)):
+        for name, group in zip((MODEL, OPTIMISER, RANDOM), groups, strict=True):
             save_tensors(partial / name, group)
-        text = json_text(checkpoint.state, indent=1)
         (partial / STATE).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,

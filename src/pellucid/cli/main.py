@@ -4,7 +4,7 @@ Comes in: words. Goes out: a call, and what the shell is told. It does not know 
 is done.
 
     0  done    2  bad input    3  stopped on a value that is not finite    4  findings
-    130  interrupted, saved
+    129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
 
+from pellucid import children
 from pellucid.cli import (
     answer,
     attach,
@@ -46,7 +50,15 @@ from pellucid.cli import (
 from pellucid.cli.machine import settle
 from pellucid.cli.output import say_error
 from pellucid.cli.words import Parser
-from pellucid.errors import ConfigError, ExitCode, Interrupted, PellucidError
+from pellucid.errors import (
+    ConfigError,
+    ExitCode,
+    Interrupted,
+    PellucidError,
+    Signalled,
+    signal_of,
+)
+from pellucid.signals import ENDING, handled, name_of
 from pellucid.version import __version__
 
 _VERBS = (
@@ -91,7 +103,8 @@ def parser() -> argparse.ArgumentParser:
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
-        "4 findings, where --fail-on was given, 130 interrupted and saved",
+        "4 findings, where --fail-on was given, 130 stopped by Ctrl-C, 143 by SIGTERM, "
+        "129 by SIGHUP",
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
     root.add_argument("--verbose", action="store_true", help="show log messages")
@@ -101,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
         help="leave the allocator as the system has it: by default freed memory is kept for the "
         "next step, in huge pages",
     )
-    root.set_defaults(when_stopped="at once, as asked")
+    root.set_defaults(when_stopped="at once")
     verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for verb in _VERBS:
         verb.add_to(verbs)
@@ -109,33 +122,67 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code.
+
+    SIGTERM and SIGHUP end a command as Ctrl-C does: what it has begun is cleared up. A training
+    handles them itself.
+    """
     words = sys.argv[1:] if words is None else words
     arguments = parser().parse_args(words)
     settle(plain_memory=arguments.plain_memory)
+    os.environ.update(children.environment())
     _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    code = ExitCode.DONE
+    try:
+        with handled(ENDING[1:], _end):
+            code = _run(words, arguments)
+    except (KeyboardInterrupt, Signalled) as stop:
+        code = _say(_stopped(stop, arguments), as_json=False)
+    finally:
+        _let_go_of_closed_streams()
+    return code
+
+
+def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
     try:
         _refuse_broken_text(words)
         code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
-        say_error(error, as_json=arguments.json)
-        return error.exit_code
-    except KeyboardInterrupt:
-        say_error(Interrupted(arguments.when_stopped))
-        return ExitCode.INTERRUPTED
+        return _say(error, as_json=arguments.json)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        sys.stdout = None
         return ExitCode.DONE
     except OSError as error:
-        say_error(_of_the_disk(error), as_json=arguments.json)
-        return ExitCode.BAD_INPUT
+        return _say(_of_the_disk(error), as_json=arguments.json)
     except MemoryError:
-        say_error(_OUT_OF_MEMORY, as_json=arguments.json)
-        return ExitCode.BAD_INPUT
+        return _say(_OUT_OF_MEMORY, as_json=arguments.json)
     return ExitCode.DONE if code is None else code
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise Signalled(number)
+
+
+def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace) -> Interrupted:
+    number = signal_of(stop)
+    return Interrupted(f"stopped by {name_of(number)} {arguments.when_stopped}", number)
+
+
+def _say(error: PellucidError, *, as_json: bool) -> ExitCode:
+    with suppress(OSError):  # nobody reads along any more
+        say_error(error, as_json=as_json)
+    return error.exit_code
+
+
+def _let_go_of_closed_streams() -> None:
+    """Nobody reads what is still to be written: Python would complain about that when it ends."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except (OSError, ValueError):
+            setattr(sys, name, None)
 
 
 def _of_the_disk(error: OSError) -> PellucidError:

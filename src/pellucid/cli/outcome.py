@@ -33,10 +33,21 @@ class Result:
         self.watching = ""
 
     def __call__(self, event: Event) -> None:
-        from pellucid.training import CheckpointSaved, Evaluated, Logged, Sampled, Vitals
+        from pellucid.training import (
+            CheckpointSaved,
+            Evaluated,
+            Logged,
+            Resumed,
+            Sampled,
+            Started,
+            Vitals,
+        )
 
         self.facts["step"] = event.step
         match event:
+            case Started() | Resumed():
+                folder = event.folder.replace("\\", "/")
+                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
             case Logged():
                 self.facts |= {"train_loss_nats": event.losses[-1], "tokens": event.tokens}
             case Evaluated():
@@ -46,8 +57,6 @@ class Result:
                 self.facts |= {"sentence": event.sentence, "continuation": event.continuation}
             case CheckpointSaved():
                 self.best = event.path if event.best else self.best
-                folder = event.path.replace("\\", "/").rsplit("/checkpoints/", 1)[0]
-                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
             case Vitals():
                 self.facts["vitals"] = dict(event.rows)
                 for name, word in event.rows:

@@ -49,7 +49,8 @@ def say_error(error: PellucidError, *, as_json: bool = False) -> None:
     """One paragraph on standard error; as JSON on standard output where JSON was asked for."""
     if as_json:
         print_json({"error": type(error).__name__, "message": str(error)})
-    head = "stopped" if isinstance(error, Interrupted) else "error"
+    head = "stopped: " if isinstance(error, Interrupted) else "error: "
+    text = str(error) if str(error).startswith("stopped") else f"{head}{error}"
     width = min(96, shutil.get_terminal_size().columns) if sys.stderr.isatty() else 96
-    text = textwrap.fill(f"{head}: {error}", width, break_long_words=False, break_on_hyphens=False)
+    text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     print(text, file=sys.stderr)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.outcome import Result, say_outcome
-from pellucid.errors import ConfigError, Interrupted
+from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -106,8 +106,16 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
     observers = [result, *_observers(arguments.observe)]
     try:
         yield result, observers
+        arguments.when_stopped = "at once; the run is finished and saved"
     except Interrupted as stop:
-        raise Interrupted(f"{stop}; go on with: {result.resume_command}") from None
+        if not result.resume_command:
+            raise
+        command = f"{stop}; go on with: {result.resume_command}"
+        raise Interrupted(command, stop.signal) from None
+    except (CheckpointError, RunError) as error:  # a disk that is full
+        if not result.resume_command:
+            raise
+        raise type(error)(f"{error}: {result.resume_command}") from error
     except ConfigError as error:  # a reward that failed: nothing else asks the user while it trains
         if not result.resume_command:
             raise

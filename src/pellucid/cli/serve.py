@@ -38,7 +38,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="what to begin with")
     _add_address(parser)
     add_json(parser)
-    parser.set_defaults(call=call, when_stopped="the page is closed")
+    parser.set_defaults(call=call, when_stopped="and closed the page")
 
 
 def add_page_flags(parser: argparse.ArgumentParser) -> None:

@@ -87,9 +87,7 @@ def add_to(verbs: Any) -> None:
     add_run_flags(parser)
     add_prove_flags(parser)
     add_json(parser)
-    parser.set_defaults(
-        call=call, when_stopped="at once; nothing was saved since the last checkpoint"
-    )
+    parser.set_defaults(call=call, when_stopped="before the first step: there is nothing to save")
 
 
 def call(arguments: argparse.Namespace) -> None:

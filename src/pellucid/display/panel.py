@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from rich.console import Console, Group, RenderableType
 from rich.control import Control
@@ -64,12 +65,27 @@ class Panel:
         self._vitals: events.Vitals | None = None
         self._note = ""
         self._asked = _no
+        self._gone = False
 
     def heed(self, asked: Callable[[], bool]) -> None:
         """Let `asked` tell whether the user asked the run to stop, and was answered on stderr."""
         self._asked = asked
 
     def __call__(self, event: events.Event) -> None:
+        if self._gone:
+            return
+        try:
+            self._take(event)
+        except OSError:  # the terminal was closed; the run goes on
+            self._gone = True
+
+    def close(self) -> None:
+        """Leave the last panel standing."""
+        if not self._gone:
+            with suppress(OSError):
+                self._close()
+
+    def _take(self, event: events.Event) -> None:
         self._take_back()
         if not (isinstance(event, events.Preparing) and event.fleeting):
             self._end_passing()
@@ -106,8 +122,7 @@ class Panel:
                 return
         self._draw(final=isinstance(event, events.Finished | events.Interrupted))
 
-    def close(self) -> None:
-        """Leave the last panel standing."""
+    def _close(self) -> None:
         self._end_passing()
         if self._live is not None:
             self._take_back()

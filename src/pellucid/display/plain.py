@@ -34,7 +34,7 @@ class PlainLines:
                 # what the stream cannot spell (an arrow, on an old console) must not stop a run
                 spelled = line.encode(self._encoding, "replace").decode(self._encoding)
                 print(spelled, file=self._stream, flush=True)
-        except BrokenPipeError:  # whoever read along has left; the run goes on
+        except OSError:  # whoever read along has left, or the terminal has; the run goes on
             self._gone = True
 
     def close(self) -> None:
@@ -80,7 +80,9 @@ def _lines_of(event: events.Event) -> list[str]:
         case events.Finished():
             return [f"finished after step {event.step} in {duration(event.seconds)}"]
         case events.Interrupted():
-            return [f"interrupted: step {event.step} is finished and saved"]
+            by = f" by {event.signal}" if event.signal else ""
+            state = f"step {event.step} is finished and saved" if event.step else "nothing to save"
+            return [f"interrupted{by}: {state}"]
         case events.StoppedNonFinite():
             return [f"update {event.step + 1} was not finite: {event.what} of {event.where}"]
         case events.StepFinished() | events.Vitals():

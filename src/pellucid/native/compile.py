@@ -43,8 +43,8 @@ _FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-fPIC", "-shared", "-pthread
 #: Seconds after which a compiler is given up.
 _PATIENCE = 60
 _SHARED = (
-    "other users can write to %s or to a folder above it, so no compiled code is loaded from there, "
-    "and this process compiles its own: take that right away with `chmod go-w`, or name "
+    "other users can write to %s or to a folder above it, so no compiled code is loaded from "
+    "there, and this process compiles its own: take that right away with `chmod go-w`, or name "
     "another folder in PELLUCID_NATIVE"
 )
 

@@ -147,7 +147,8 @@ def _happening(event: events.Event) -> str:
         case events.CheckpointSaved():
             return f"saved {_short(event.path)}" + (" (best so far)" if event.best else "")
         case events.Interrupted():
-            return "interrupted by the user, and saved"
+            by = event.signal or "the user"
+            return f"interrupted by {by}, " + ("and saved" if event.step else "nothing to save")
         case events.StoppedNonFinite():
             return (
                 f"stopped: update {event.step + 1} was not finite, {event.what} of "

@@ -24,7 +24,7 @@ def follow(
     folder: RunFolder,
     first: Sequence[Event],
     observers: Sequence[Observer],
-    interrupts: Interrupts | None = None,
+    interrupts: Interrupts,
     watchers: Sequence[Watcher] = (),
 ) -> None:
     """Run the loop from `progress` on, with every event recorded and handed to the observers.
@@ -33,7 +33,6 @@ def follow(
     """
     with (
         recorder(folder.metrics) as record,
-        interrupts or Interrupts() as asked,
         ExitStack() as watching,
     ):
 
@@ -45,10 +44,10 @@ def follow(
         every += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
         for observer in every:
             if isinstance(observer, Panel):
-                observer.heed(lambda: asked.asked)
+                observer.heed(lambda: interrupts.asked)
             for event in first:
                 observer(event)
-        run_loop(job, progress, every, asked)
+        run_loop(job, progress, every, interrupts)
 
 
 @contextmanager

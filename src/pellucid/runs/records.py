@@ -6,11 +6,13 @@ are shown.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,26 +32,33 @@ from pellucid.training import (
 Record = dict[str, Any]
 
 #: What is recorded before a run's first update, and not again when it starts anew.
-_OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed")
+_OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed", "Interrupted")
 
 
 @contextmanager
 def recorder(file: Path) -> Generator[Observer]:
-    """An observer that appends each event as one flushed line; with a checkpoint it is on disk."""
-    with file.open("a", encoding="utf-8") as stream:
+    """An observer that appends each event as one line: whole, or not at all.
+
+    With a checkpoint, and at the end, all lines are on disk.
+
+    Raises:
+        RunError: the disk is full or cannot be written; no torn line is left.
+    """
+    with file.open("ab", buffering=0) as stream:
 
         def record(event: Event) -> None:
             if isinstance(event, StepFinished):
                 return  # its numbers are still on the device
-            stream.write(json_text(to_record(event)) + "\n")
-            stream.flush()
+            line = json_text(to_record(event)) + "\n"
+            _append(stream, line.encode(), file)
             if isinstance(event, CheckpointSaved):
                 os.fsync(stream.fileno())
 
         try:
             yield record
         finally:
-            os.fsync(stream.fileno())
+            with suppress(OSError):  # what is being raised says more
+                os.fsync(stream.fileno())
 
 
 def sync(file: Path) -> None:
@@ -80,6 +89,20 @@ def cut_after(file: Path, step: int) -> list[str]:
         for first, last in _gaps(kept, step)
     ]
     return [*torn, *(text for text in gaps if text not in noticed)]
+
+
+def _append(stream: FileIO, line: bytes, file: Path) -> None:
+    end = stream.seek(0, os.SEEK_END)
+    try:
+        if stream.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        with suppress(OSError):
+            stream.truncate(end)
+        raise RunError(
+            f"{file} could not be written: {error.strerror}; earlier checkpoints are whole: make "
+            "room, then resume"
+        ) from error
 
 
 def read_events(file: Path) -> list[Event]:

@@ -67,7 +67,11 @@ def resume(
         ConfigError: more updates than `steps` are done.
     """
     folder, named = existing_folder(Path(path))
-    with folder.locked(), shown_to(show, observers) as shown:
+    with (
+        interrupts or Interrupts() as asked,
+        folder.locked(),
+        shown_to(show, observers) as shown,
+    ):
         run, plan = read_config(folder), read_plan(folder)
         run.check_objective()
         place = find_place(folder, named)
@@ -92,7 +96,7 @@ def resume(
         if longer != plan:
             write_text(folder.plan, json_text(encode(longer), indent=1))
         with memory_refused(run):
-            follow(job, progress, folder, first, shown, interrupts, watchers)
+            follow(job, progress, folder, first, shown, asked, watchers)
     return load(folder.path)
 
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from pellucid import config
@@ -102,11 +106,8 @@ def _known(events: Iterable[Event]) -> str | None:
 
 
 def _function(module: str, function: str) -> Reward:
-    # a module beside the user, as `python -m` would find it
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), function)
+        found = getattr(_imported(module), function)
     except ImportError as error:
         raise ConfigError(f"--reward {module}:{function}: {error}; {_EXPECTED}") from None
     except AttributeError:
@@ -117,6 +118,27 @@ def _function(module: str, function: str) -> Reward:
         raise ConfigError(f"--reward {module}:{function}: is no function; {_EXPECTED}")
     name = f"{module}:{function}"
     return Reward(name, _checked(name, cast("Callable[..., Any]", found)))
+
+
+def _imported(name: str) -> ModuleType:
+    """The module that you name: first from the folder you are in, then as Python finds it.
+
+    Only that module comes before the real ones. What it imports is looked for in the folder last,
+    so that a json.py beside it is not run in place of the standard library's.
+    """
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
+    top = name.partition(".")[0]
+    spec = None if top in sys.modules else PathFinder.find_spec(top, [folder])
+    if spec is not None and spec.loader is not None:
+        sys.modules[top] = module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[top]
+            raise
+    return importlib.import_module(name)
 
 
 def _checked(name: str, function: Callable[..., Any]) -> Callable[[dict[str, object], str], float]:

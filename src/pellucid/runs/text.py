@@ -18,7 +18,7 @@ import filelock
 
 from pellucid import config
 from pellucid.errors import TextError
-from pellucid.places import cache_folder
+from pellucid.places import cache_folder, private_folder
 from pellucid.runs.pace import Pace, Say, silent
 from pellucid.text import (
     Parts,
@@ -56,7 +56,7 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
         TextError: the text cannot be read, or is too small.
     """
     say("reading the text")
-    place = cache_folder("text")
+    place = _place(say)
     remembered = None if place is None else Remembered(place.parent / "hashes.json")
     key = None if remembered is None else fingerprint(text, remembered)
     if place is None or remembered is None or key is None:
@@ -147,6 +147,24 @@ def tokenizer_of(text: config.Text, texts: Iterable[str]) -> Tokenizer:
     if "mask" in text.special:
         tokenizer = with_mask(tokenizer)
     return with_sentinels(tokenizer) if "sentinels" in text.special else tokenizer
+
+
+def _place(say: Say) -> Path | None:
+    """Where prepared text is kept; None where it is not, or where others could change it."""
+    folder = cache_folder("text")
+    if folder is None:
+        return None
+    try:
+        place = private_folder(folder)
+    except OSError as error:
+        _say_not_kept(say, error)
+        return None
+    if place is None:
+        say(
+            f"neither taking nor keeping prepared text: other users can write to {folder} or to a "
+            "folder above it; take that right away (chmod go-w), or see PELLUCID_CACHE"
+        )
+    return place
 
 
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:

@@ -134,7 +134,24 @@ def train_config(
     show: bool = True,
     interrupts: Interrupts | None = None,
 ) -> Run:
-    """Train what a whole config describes, in a fresh folder."""
+    """Train what a whole config describes, in a fresh folder.
+
+    From its first line on a signal ends it as `Interrupts` says.
+    """
+    with interrupts or Interrupts() as asked:
+        folder = _trained(run, name, out, reward, (observers, watchers, show), asked)
+    return load(folder.path)
+
+
+def _trained(
+    run: config.Run,
+    name: str,
+    out: str | Path | None,
+    reward: str | None,
+    seen_by: tuple[Sequence[Observer], Sequence[Watcher], bool],
+    interrupts: Interrupts,
+) -> RunFolder:
+    observers, watchers, show = seen_by
     # what can be refused at once is refused before anything is read
     run.check_objective()
     find_device(run.training.device)
@@ -159,7 +176,7 @@ def train_config(
         with folder.locked(), memory_refused(run):
             job, first = _prepare(run, folder, ready, rewards, say)
             follow(job, Progress(), folder, first, shown, interrupts, watchers)
-    return load(folder.path)
+    return folder
 
 
 def _prepare(

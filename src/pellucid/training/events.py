@@ -176,9 +176,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """The user stopped the run; the state after `step` updates is on disk."""
+    """A signal stopped the run; the state after `step` updates is on disk, where there were any.
+
+    `signal` is its name, such as SIGTERM; empty where the program itself stopped the run.
+    """
 
     step: int
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

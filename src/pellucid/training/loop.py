@@ -12,6 +12,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from signal import SIGINT
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -20,8 +22,9 @@ from pellucid import native
 from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.json_text import json_text
+from pellucid.signals import name_of
 from pellucid.training import events
-from pellucid.training.interrupts import Interrupts
+from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
 from pellucid.training.non_finite import Culprit, find_culprit
@@ -35,10 +38,10 @@ def train(
     """Run from `progress` to the plan's last step.
 
     Raises:
-        Interrupted: a signal came; the step was finished and saved.
+        Interrupted: a signal came; the step was finished and saved, if there was one.
         NonFiniteError: a value was not finite; the update was skipped and the state set aside.
     """
-    with native.allowed(job.plan.native):
+    with native.allowed(job.plan.native), interrupts.finishing_steps():
         _Loop(job, progress, observers, interrupts).run()
 
 
@@ -67,6 +70,8 @@ class _Loop:
             seed_step(self.job.seed, 0)  # however much was drawn while the run was prepared
             self.evaluate()
         while progress.step < total:
+            if self.interrupts.asked:
+                self.stop()
             self.update()
             step, last = progress.step, progress.step == total
             if step % settings.log_every == 0 or last:
@@ -76,11 +81,21 @@ class _Loop:
             if step % settings.checkpoint_every == 0 or last:
                 self.save()
             self.emit(events.StepFinished(step=step))
-            if self.interrupts.asked and not last:
+            if self.interrupts.save_asked:
+                self.interrupts.save_asked = False
                 self.save()
-                self.emit(events.Interrupted(step=step))
-                raise Interrupted(f"stopped after step {step}; the state is saved")
         self.emit(events.Finished(step=progress.step, seconds=time.perf_counter() - started))
+
+    def stop(self) -> NoReturn:
+        """Save what is not saved yet, and end as the signal wants it."""
+        step, number = self.progress.step, self.interrupts.signal
+        name = "" if number is None else name_of(number)
+        if step > 0:
+            self.save()
+        self.emit(events.Interrupted(step=step, signal=name))
+        by = f" by {name}" if name else ""
+        when = f"after step {step}; the state is saved" if step else BEFORE_A_STEP
+        raise Interrupted(f"stopped{by} {when}", number or SIGINT)
 
     def emit(self, event: events.Event) -> None:
         for observer in self.observers:

@@ -54,15 +54,16 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
         return Response(found.content, media_type=found.kind)
 
     async def ask(request: Request) -> Response:
+        # first: a question that is still coming takes nobody's place
+        try:
+            question = ask_of(_read(await _body(request)))
+        except PellucidError as error:
+            return _refused(str(error), 400)
+        except ClientDisconnect:
+            return Response(status_code=499)
         if places.available_tokens < 1:
             return _refused(_BUSY, 503)
         async with places:
-            try:
-                question = ask_of(_read(await _body(request)))
-            except PellucidError as error:
-                return _refused(str(error), 400)
-            except ClientDisconnect:
-                return Response(status_code=499)
             try:
                 return await _answered(request, session, question)
             except Stopped:

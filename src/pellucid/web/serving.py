@@ -11,11 +11,11 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from signal import SIGINT
 
-import uvicorn
-
-from pellucid.errors import PellucidError
+from pellucid.errors import PellucidError, Signalled
 from pellucid.web.app import app
+from pellucid.web.bounds import Server
 from pellucid.web.policy import LOCAL
 from pellucid.web.session import Session
 
@@ -32,12 +32,13 @@ def serve(
     ready: Callable[[str], None] = lambda address: None,
     fragment: str = "",
 ) -> None:
-    """Serve until interrupted; `ready` is told the address once it can be opened.
+    """Serve until a signal ends it; `ready` is told the address once it can be opened.
 
     Without a port the usual one is taken, or a free one where that is in use. Bound wider than this
     machine, the page asks for a token, which is part of the address.
 
     Raises:
+        KeyboardInterrupt, Signalled: it was ended.
         PellucidError: the port is in use or not allowed, or the host is not of this machine.
     """
     with closing(_bound(host, port)) as bound:
@@ -48,12 +49,11 @@ def serve(
         hosts = [*LOCAL, named, *_own_names()] if wide else LOCAL
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else named
         address = f"http://{shown}:{taken}/" + (f"?token={token}" if token else "") + fragment
-        config = uvicorn.Config(
-            app(session, hosts=hosts, token=token), log_level="warning", lifespan="off"
-        )
-        server = uvicorn.Server(config)
+        server = Server(app(session, hosts=hosts, token=token))
         ready(address)
         server.run(sockets=[bound])
+    if server.ended_by is not None:
+        raise KeyboardInterrupt if server.ended_by == SIGINT else Signalled(server.ended_by)
 
 
 def _own_names() -> list[str]:

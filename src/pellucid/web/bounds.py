@@ -1,0 +1,110 @@
+"""What a connection may cost the page's server: seconds, bytes, and how many there may be.
+
+Comes in: connections. Goes out: the same ones, as long as they behave; those that keep the server
+waiting are cut off. It does not know what is asked.
+
+Nothing is bounded while the server works: then the other side waits. While it is their turn (a
+request to send, an answer to read), they have so many seconds, however slowly they trickle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pellucid import signals
+
+#: Seconds for a whole request to come, and for an answer to get on by a byte.
+PATIENCE = 10.0
+#: Connections at once; a browser opens six. One more cuts off who has kept us waiting longest.
+MOST_CONNECTIONS = 128
+#: Bytes of a request's head.
+LARGEST_HEAD = 16_384
+#: Seconds between two looks at a connection, and those that are left to answers at the end.
+_TICK, _GRACE = 0.5, 1
+
+
+class Bounded(H11Protocol):
+    """One connection."""
+
+    _since = _left = 0.0
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        open_ones = [one for one in self.connections if not one.transport.is_closing()]
+        if len(open_ones) > MOST_CONNECTIONS:
+            waiting = [one for one in open_ones if isinstance(one, Bounded) and not one.working]
+            min(waiting, key=lambda one: one._since).transport.abort()
+        self._clock = self.loop.call_later(_TICK, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def working(self) -> bool:
+        """Whether a whole request has come that is not answered yet."""
+        cycle: Any = self.cycle  # None before the first request, whatever its type says
+        return cycle is not None and not cycle.more_body and not cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # an error of theirs that cannot be answered any more
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        self.transport.abort()
+
+    def _look(self) -> None:
+        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        if left < self._left or (self.working and not left):
+            self._since = now
+        self._left = left
+        if now - self._since > PATIENCE:
+            self.transport.abort()
+        else:
+            self._clock = self.loop.call_later(_TICK, self._look)
+
+
+class Server(uvicorn.Server):
+    """Serves until a signal comes, and tells which: `ended_by`."""
+
+    ended_by: int | None = None
+
+    def __init__(self, app: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http=Bounded,
+            ws="none",
+            lifespan="off",
+            log_level="error",
+            h11_max_incomplete_event_size=LARGEST_HEAD,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        super().__init__(config)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """As everywhere in pellucid: one that was ignored stays ignored; SIGHUP ends it too."""
+        with signals.handled(signals.ENDING, self._end):
+            yield
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self.ended_by = number
