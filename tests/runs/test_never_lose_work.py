@@ -191,7 +191,7 @@ def test_verify_resume_proves_it_and_leaves_the_run_alone(trained: Path, tmp_pat
     assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.nightly)])
 def test_kills_at_random_moments_are_told_one_by_one_and_change_nothing(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kills: int
 ) -> None:

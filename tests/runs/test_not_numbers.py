@@ -38,7 +38,10 @@ def name(trained: Path) -> str:
     return [n for n, t in runs.load(trained).model.state_dict().items() if t.ndim == 2][2]
 
 
-@pytest.fixture(scope="module", params=[math.nan, math.inf, -math.inf])
+@pytest.fixture(
+    scope="module",
+    params=[math.nan, *(pytest.param(x, marks=pytest.mark.nightly) for x in (math.inf, -math.inf))],
+)
 def broken(
     request: pytest.FixtureRequest,
     trained: Path,

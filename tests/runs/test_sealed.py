@@ -280,7 +280,13 @@ def test_a_mark_that_a_crash_emptied_stands_for_the_newest(run: RunFolder, conte
     assert run.shelf.latest() == run.shelf.path(8)
 
 
-@pytest.mark.parametrize("content", [b'{"8": {"upd', b"[]", b'{"8": 3}', b"\xff\0"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"8": {"upd',
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in (b"[]", b'{"8": 3}', b"\xff\0")),
+    ],
+)
 def test_damaged_windows_of_vital_signs_never_stop_a_resume(
     run: RunFolder, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
