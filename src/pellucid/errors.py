@@ -6,7 +6,7 @@
     ├── MathsError                an argument of an equation; a ValueError too
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
-    ├── NonFiniteError            training met a value that is not finite, and stopped
+    ├── NonFiniteError            a weight, a loss or a logit that is not finite
     └── Interrupted               a signal stopped the work: which one, and what is saved
 
     Signalled                     raised at once where a signal comes and nothing is to be finished
@@ -59,7 +59,7 @@ class RunError(PellucidError):
 
 
 class NonFiniteError(PellucidError):
-    """A loss or gradient was not finite; the run stopped and its state was set aside."""
+    """A value was not finite: weights are refused; a training stops and sets its state aside."""
 
     exit_code = ExitCode.NON_FINITE
 

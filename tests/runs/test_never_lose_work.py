@@ -18,6 +18,7 @@ import torch
 import pellucid
 from pellucid import config, runs
 from pellucid.checkpoints import load
+from pellucid.cli.main import main
 from pellucid.errors import Interrupted, RunError
 from pellucid.runs import RunFolder, read_events, verify_resume
 from pellucid.runs.verify import resume_until
@@ -190,6 +191,42 @@ def test_verify_resume_proves_it_and_leaves_the_run_alone(trained: Path, tmp_pat
     assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.nightly)])
+def test_kills_at_random_moments_are_told_one_by_one_and_change_nothing(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kills: int
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    before = {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()}
+    words = ["verify-resume", str(tmp_path / "run"), "--kills", str(kills), "--seed", "3"]
+    assert main(words) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"from step 8 to 12, killed {kills} times at random moments (seed 3)"
+    assert len([line for line in told if line.startswith("kill ")]) == kills
+    assert all(line.endswith("equal, bit for bit") for line in told[1:-1])
+    assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
+
+
+def test_a_kill_that_costs_something_is_found_out(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # no child is started: the copy gets a checkpoint that the other one does not have
+    from pellucid.runs import kills
+
+    shutil.copytree(trained, tmp_path / "run")
+
+    def go_on(path: Path, end: int, reward: str | None, kill: object = None) -> kills._Told:
+        if kill is not None:
+            shutil.copytree(RunFolder(path).shelf.path(8), RunFolder(path).shelf.path(9))
+            RunFolder(path).shelf.rewind(RunFolder(path).shelf.path(9))
+        digests = {9: "another", 12: "the end"}
+        return kills._Told(9, digests, (0.0, 1.0, 2.0, 3.0), killed=kill is not None)
+
+    monkeypatch.setattr(kills, "_go_on", go_on)
+    proof = runs.verify_kills(tmp_path / "run", kills=1)
+    assert not proof.holds
+    assert [kill.equal for kill in proof.kills] == [False]
+
+
 def test_verify_resume_can_fail(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +298,7 @@ def test_resume_reuses_the_plan(trained: Path, tmp_path: Path) -> None:
     folder.plan.write_text(json.dumps(plan))
     torch.set_num_threads(2)
     try:
-        runs.resume(folder.path, show=False)
+        runs.resume(folder.path, show=False, allow_drift=True)  # the plan was another, perhaps
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)

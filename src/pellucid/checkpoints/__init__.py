@@ -6,19 +6,24 @@ from pellucid.checkpoints.files import (
     load,
     load_model_tensors,
     load_optimiser,
+    load_state,
     save,
     save_tensors,
     verify,
 )
+from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.retention import Shelf
 
 __all__ = [
     "PARTIAL",
     "Checkpoint",
     "Shelf",
+    "first_non_finite",
     "load",
     "load_model_tensors",
     "load_optimiser",
+    "load_state",
+    "refuse_non_finite",
     "save",
     "save_tensors",
     "verify",

@@ -27,6 +27,7 @@ from torch import Tensor
 from pellucid.checkpoints.atomic import write_folder
 from pellucid.checkpoints.room import refuse_full_disk
 from pellucid.errors import CheckpointError
+from pellucid.json_text import json_text
 from pellucid.version import FORMAT, __version__
 
 MODEL = "model.safetensors"
@@ -55,7 +56,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         CheckpointError: the disk is full or cannot be written.
     """
     groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
-    text = json.dumps(checkpoint.state, indent=1, allow_nan=False)
+    text = json_text(checkpoint.state, indent=1)
     tensors = (tensor for group in groups for tensor in group.values())
     refuse_full_disk(folder, tensors, text_bytes=len(text))
 
@@ -68,7 +69,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
             "pellucid": __version__,
             "sha256": {file.name: _sha256(file) for file in sorted(partial.iterdir())},
         }
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (partial / MANIFEST).write_text(json_text(manifest, indent=1), encoding="utf-8")
 
     write_folder(folder, write)
 
@@ -85,9 +86,10 @@ def verify(folder: Path) -> None:
             f"{folder} has checkpoint format {manifest.get('format')!r}; pellucid {__version__} "
             f"reads format {FORMAT}: use pellucid {manifest.get('pellucid', 'of its time')} for it"
         )
-    if not isinstance(manifest.get("sha256"), dict):
+    sums: object = manifest.get("sha256")
+    if not isinstance(sums, dict) or not {MODEL, OPTIMISER, RANDOM, STATE} <= sums.keys():
         raise CheckpointError(f"{folder / MANIFEST} is damaged: it has no checksums")
-    for name, expected in cast("dict[str, str]", manifest["sha256"]).items():
+    for name, expected in cast("dict[str, str]", sums).items():
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
@@ -108,6 +110,16 @@ def load(folder: Path) -> Checkpoint:
         random=_load_tensors(folder / RANDOM),
         state=_read_json(folder / STATE),
     )
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read what a checkpoint says besides tensors, verified.
+
+    Raises:
+        CheckpointError: as `verify`.
+    """
+    verify(folder)
+    return _read_json(folder / STATE)
 
 
 def load_model_tensors(folder: Path) -> dict[str, Tensor]:
@@ -149,7 +161,10 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads(file.read_text(encoding="utf-8")))
+        table: object = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(table, dict):
+            raise ValueError("it is no JSON object")
+        return cast("dict[str, Any]", table)
     except FileNotFoundError:
         raise CheckpointError(
             f"{file} does not exist: {file.parent} is not a whole checkpoint"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from pellucid.cli.output import add_json
+from pellucid.json_text import json_text
 
 
 def add_to(verbs: Any) -> None:
@@ -31,7 +31,7 @@ def call(arguments: argparse.Namespace) -> None:
     folder, _ = runs.existing_folder(Path(arguments.run))
     if arguments.json:
         for event in runs.attach(folder):
-            print(json.dumps(to_record(event)), flush=True)
+            print(json_text(to_record(event)), flush=True)
         return
     display = display_for()
     try:

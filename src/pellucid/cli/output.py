@@ -7,13 +7,13 @@ mean.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import textwrap
 from typing import Any
 
 from pellucid.errors import Interrupted, PellucidError
+from pellucid.json_text import json_text
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 def print_json(result: Any) -> None:
     """One JSON document on standard output."""
     spells_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(result, indent=2, ensure_ascii=not spells_all))
+    print(json_text(result, indent=2, ensure_ascii=not spells_all))
 
 
 def say_error(error: PellucidError, *, as_json: bool = False) -> None:

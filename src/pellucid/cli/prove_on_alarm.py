@@ -205,6 +205,7 @@ def _resume(arguments: argparse.Namespace, folder: str, observers: Sequence[Obse
 
     return runs.resume(
         folder,
+        steps=arguments.steps,
         reward=getattr(arguments, "reward", None),
         observers=observers,
         watchers=watchers_for(arguments),

@@ -24,7 +24,6 @@ _OF_A_NEW_RUN = (
     "preset",
     "config",
     "out",
-    "steps",
     "tokens",
     "minutes",
     "epochs",
@@ -76,7 +75,8 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--allow-drift",
         action="store_true",
-        help="resume even where this machine cannot compute bit for bit as before",
+        help="resume even if config, plan, machine or reward are not as they were; the change is "
+        "recorded",
     )
     parser.add_argument(
         "--prove-on-alarm",
@@ -132,6 +132,7 @@ def _resumed(
 
     return runs.resume(
         arguments.resume,
+        steps=arguments.steps,
         reward=arguments.reward,
         observers=observers,
         watchers=watchers_for(arguments),

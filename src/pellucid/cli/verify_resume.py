@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import RunError
+
+if TYPE_CHECKING:
+    from pellucid.runs import KillProof, ResumeProof
 
 
 def add_to(verbs: Any) -> None:
@@ -15,10 +18,17 @@ def add_to(verbs: Any) -> None:
         "verify-resume",
         help="prove that resuming a run changes nothing",
         description="Train on from a checkpoint twice, once straight and once stopped half-way "
-        "and resumed in another process, on copies; compare losses and weights bit for bit.",
+        "and resumed in another process, on copies; compare losses and weights bit for bit. With "
+        "--kills a copy is killed at random moments instead. The run is only read.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="how far (default: 10)")
+    parser.add_argument(
+        "--kills", type=int, metavar="N", help="kill a copy N times at random moments"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1337, metavar="S", help="of these moments (default: 1337)"
+    )
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_json(parser)
     parser.set_defaults(call=call)
@@ -30,14 +40,20 @@ def call(arguments: argparse.Namespace) -> None:
 
     from pellucid import runs
 
-    proof = runs.verify_resume(arguments.run, steps=arguments.steps, reward=arguments.reward)
+    if arguments.kills is not None:
+        proof = runs.verify_kills(
+            arguments.run,
+            kills=arguments.kills,
+            steps=arguments.steps,
+            seed=arguments.seed,
+            reward=arguments.reward,
+        )
+    else:
+        proof = runs.verify_resume(arguments.run, steps=arguments.steps, reward=arguments.reward)
     if arguments.json:
         print_json(asdict(proof) | {"holds": proof.holds})
     else:
-        print(
-            f"from step {proof.from_step} to {proof.to_step}, stopped and resumed at "
-            f"{proof.stopped_at}"
-        )
+        print("\n".join(_lines(proof)))
         print(f"losses   {_said(proof.losses_equal)}")
         print(f"weights  {_said(proof.weights_equal)} (and the optimiser's memory)")
     if not proof.holds:
@@ -45,6 +61,23 @@ def call(arguments: argparse.Namespace) -> None:
             "resuming changes this run on this machine; torch_version and device_name in "
             "plan.json say what it was computed with"
         )
+
+
+def _lines(proof: ResumeProof | KillProof) -> list[str]:
+    stretch = f"from step {proof.from_step} to {proof.to_step}"
+    from pellucid.runs import ResumeProof
+
+    if isinstance(proof, ResumeProof):
+        return [f"{stretch}, stopped and resumed at {proof.stopped_at}"]
+    kills = proof.kills
+    return [
+        f"{stretch}, killed {len(kills)} times at random moments (seed {proof.seed})",
+        *(
+            f"kill {number:<3} after step {kill.step}, resumed from step {kill.saved}: "
+            f"{_said(kill.equal)}"
+            for number, kill in enumerate(kills, start=1)
+        ),
+    ]
 
 
 def _said(equal: bool) -> str:

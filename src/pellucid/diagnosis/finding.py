@@ -7,7 +7,6 @@ register (`codes.toml`) has for the code. It does not know how anything is measu
 from __future__ import annotations
 
 import difflib
-import json
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from importlib.resources import files
 from typing import Any, Literal, cast, get_args
 
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 
 Severity = Literal["note", "warn", "fault", "fatal"]
 
@@ -76,7 +76,7 @@ class Finding:
 
     def to_json(self) -> str:
         """The finding as one JSON object."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json_text(asdict(self), ensure_ascii=False)
 
     def text(self, width: int = 80) -> str:
         """The finding for people: what, where, why it matters, what to do; plain letters only."""

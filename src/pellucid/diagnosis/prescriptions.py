@@ -9,7 +9,6 @@ The words and the order are in `prescriptions.toml`.
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.prescriptions_model import OF_THE_MODEL
 from pellucid.diagnosis.prescriptions_training import OF_TRAINING, RATES, SGD_RATE, Remedy
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.presets import find
 
 Needs = Literal["replay", "restart"]
@@ -167,7 +167,7 @@ def _written(value: Any) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, str):
-        return json.dumps(plain)
+        return json_text(plain)
     if isinstance(plain, list):
         return f"[{', '.join(_written(each) for each in cast('list[Any]', plain))}]"
     if isinstance(plain, dict):

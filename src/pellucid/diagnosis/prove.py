@@ -23,7 +23,7 @@ from pellucid.diagnosis.proof_config import write_fixed
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_config, read_plan
-from pellucid.runs.plan import check_plan
+from pellucid.runs.plan import machine_changes
 from pellucid.runs.records import read_events
 from pellucid.runs.rewards import find_reward, same_reward
 from pellucid.training import generator_states, restore_generators
@@ -85,7 +85,7 @@ def prove(
             raise ConfigError(f"--{name} must be at least {least}, was {value}")
     folder, _ = existing_folder(Path(path))
     run, plan = read_config(folder), read_plan(folder)
-    check_plan(plan, allow_drift=True)
+    machine_changes(plan)  # for its refusal
     same_reward(run.objective, folder, reward)
     origin = Origin(folder=folder, run=run, plan=plan, reward=find_reward(run.objective, reward))
     tried, untried = _candidates(findings, run, candidates)

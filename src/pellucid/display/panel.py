@@ -96,7 +96,7 @@ class Panel:
             case events.Example():
                 self._show_example(event)
                 return
-            case events.Started() | events.Resumed():
+            case events.Started() | events.Resumed() | events.Drifted() | events.Noticed():
                 if isinstance(event, events.Started):
                     self._known.started = event
                 for line in lines_of(event):

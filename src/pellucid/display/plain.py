@@ -65,6 +65,10 @@ def _lines_of(event: events.Event) -> list[str]:
             return example_lines(event)
         case events.Resumed():
             return [f"resumed after step {event.step}/{event.total_steps} from {event.checkpoint}"]
+        case events.Drifted():
+            return [drift_line(event)]
+        case events.Noticed():
+            return [f"note: {event.text}"]
         case events.Logged():
             return [logged_line(event)]
         case events.Evaluated():
@@ -83,6 +87,12 @@ def _lines_of(event: events.Event) -> list[str]:
             return [f"update {event.step + 1} was not finite: {event.what} of {event.where}"]
         case events.StepFinished() | events.Vitals():
             return []
+
+
+def drift_line(event: events.Drifted) -> str:
+    """Every key that is another from here on, with both values."""
+    changes = (f"{key} is {now}, was {before}" for key, before, now in event.changes)
+    return f"from step {event.step} on, changed: {'; '.join(changes)}"
 
 
 def logged_line(event: events.Logged) -> str:

@@ -24,6 +24,7 @@ from pellucid.examples.messages import (
 )
 from pellucid.examples.rows import Row
 from pellucid.examples.templates import ChatTemplate
+from pellucid.json_text import json_text
 
 NO_PROMPT = Refusal("it has no prompt")
 NO_ANSWER = Refusal("it has no answer")
@@ -234,10 +235,10 @@ class Prompts(_Answered[PromptColumns]):
             return NO_ROOM
         said = " ".join(each["content"] for each in chat).strip()
         return Example(
-            ids={"prompt": ids}, group=said, row=row.number, kept=json.dumps(_plain(row.values))
+            ids={"prompt": ids}, group=said, row=row.number, kept=json_text(_plain(row.values))
         )
 
 
 def _plain(value: Any) -> Any:
     """What JSON can say; a date or a number of another kind, which Parquet has, as text."""
-    return json.loads(json.dumps(dict(value), default=str))
+    return json.loads(json_text(dict(value), default=str))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import sys
 import time
@@ -186,6 +187,7 @@ def _to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
+        allow_nan=False,
     )
 
 
@@ -222,6 +224,7 @@ def main() -> None:
     _say(answer)
     while renderer is not None and (line := sys.stdin.buffer.readline()):
         limit_seconds(first["seconds"])
+        random.seed(line)  # a template that draws gives the same text again
         asked = json.loads(line)
         try:
             special = asked["special"]
@@ -232,7 +235,7 @@ def main() -> None:
 
 
 def _say(answer: dict[str, Any]) -> None:
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.write(json.dumps(answer, allow_nan=False).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 

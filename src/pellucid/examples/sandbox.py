@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from pellucid import children
 from pellucid.errors import TextError
+from pellucid.json_text import json_text
 
 #: A first line has to wait for Python and jinja2 to be loaded as well.
 _START_SECONDS = 60
@@ -116,7 +117,7 @@ class Sandbox:
         at = f"{where}: " if where else ""
         line: bytes | None = b""
         try:
-            cast("BinaryIO", process.stdin).write(json.dumps(what).encode() + b"\n")
+            cast("BinaryIO", process.stdin).write(json_text(what).encode() + b"\n")
             cast("BinaryIO", process.stdin).flush()
             line = self._answers.get(timeout=_PATIENCE * self._seconds + more)
         except Empty:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
+from pellucid.json_text import json_text
 from pellucid.text import Tokenizer
 
 Spans = Sequence[Sequence[int]]
@@ -50,7 +51,7 @@ class Spelling:
         table["post_processor"] = None
         if _first_alone(table["pre_tokenizer"]):  # the mark of a text's begin, which others lack
             self._inner = Tokenizer(
-                tokenizers.Tokenizer.from_str(json.dumps(table)),
+                tokenizers.Tokenizer.from_str(json_text(table)),
                 (tokenizer.token(tokenizer.begin_id), tokenizer.token(tokenizer.end_id)),
             )
 

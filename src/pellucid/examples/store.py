@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.errors import ConfigError, TextError
+from pellucid.json_text import json_text
 from pellucid.text.checksums import file_sha256
 from pellucid.version import FORMAT
 
@@ -179,7 +180,7 @@ def write(
         held_out=held_out,
     )
     table = encode(manifest) | {"census": dict(facts.census)}
-    (partial / _MANIFEST).write_text(json.dumps(table, indent=2), encoding="utf-8")
+    (partial / _MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
     os.replace(partial, folder)
     return open_examples(folder)
 

@@ -25,6 +25,7 @@ from pellucid.checkpoints import write_bytes, write_text
 from pellucid.errors import RunError
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.snapshots import Snapshot
+from pellucid.json_text import json_text
 from pellucid.runs import RunFolder
 
 FORMAT = 1
@@ -59,7 +60,7 @@ class Reel:
         """There is a film from here on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         about = {"format": FORMAT, "sentence": sentence.text, "ids": sentence.ids}
-        write_text(self.folder / _ABOUT, json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+        write_text(self.folder / _ABOUT, json_text(about, ensure_ascii=False, indent=1) + "\n")
 
     def steps(self) -> list[int]:
         """The updates after which a snapshot was taken, in order."""

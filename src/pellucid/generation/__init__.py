@@ -1,6 +1,7 @@
 """A model and a prompt in, text out. Knows nothing of training."""
 
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
+from pellucid.generation.finite import finite
 from pellucid.generation.generate import (
     Chosen,
     Continuation,
@@ -32,6 +33,7 @@ __all__ = [
     "continue_ids",
     "continue_tokens",
     "encode",
+    "finite",
     "generate",
     "generate_after",
     "pad",

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.generation.decoding import Decoder, decoder
+from pellucid.generation.finite import finite
 from pellucid.generation.graphs import Steps, graphed
 from pellucid.model import Encoded, KeyValueCache, Transformer
 
@@ -53,7 +54,14 @@ class Reader:
 
     @torch.inference_mode()
     def next_logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
-        """The logits of the token after each row, where the view moved from all that it shows."""
+        """The logits of the token after each row, where the view moved from all that it shows.
+
+        Raises:
+            NonFiniteError: they are not finite.
+        """
+        return finite(self._logits(ids), "the logits of the next token")
+
+    def _logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
         length = ids.shape[1]
         start = window_start(length, self.model.context_length)
         moved, self.start = start != self.start, start

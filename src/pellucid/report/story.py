@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pellucid.display.names import Measured, in_order, measured, nats_per
+from pellucid.display.plain import drift_line
 from pellucid.training import events
 
 #: No curve has more points: more are joined into the means of equal stretches of updates.
@@ -139,6 +140,10 @@ def _happening(event: events.Event) -> str:
             return f"started, for {event.total_steps:,} steps"
         case events.Resumed():
             return f"resumed from {_short(event.checkpoint)}"
+        case events.Drifted():
+            return drift_line(event)
+        case events.Noticed():
+            return event.text
         case events.CheckpointSaved():
             return f"saved {_short(event.path)}" + (" (best so far)" if event.best else "")
         case events.Interrupted():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pellucid.errors import RunError
+from pellucid.json_text import json_text
 from pellucid.report.page import Facts, page
 from pellucid.report.story import tell
 from pellucid.runs import RunFolder, existing_folder, read_events
@@ -84,4 +85,4 @@ def _flat(value: object, name: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, int) and not isinstance(value, bool):
         yield name, f"{value:,}"
     else:
-        yield name, value if isinstance(value, str) else json.dumps(value)
+        yield name, value if isinstance(value, str) else json_text(value)

@@ -21,6 +21,7 @@ from pellucid.runs.evaluation import Evaluation, evaluate
 from pellucid.runs.filling import Filling, Mask, fill
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.imported import Exported, Imported
+from pellucid.runs.kills import Kill, KillProof, verify_kills
 from pellucid.runs.kinds import Kind, kind_of
 from pellucid.runs.load import Run, load
 from pellucid.runs.rebuild import branch
@@ -40,6 +41,8 @@ __all__ = [
     "Exported",
     "Filling",
     "Imported",
+    "Kill",
+    "KillProof",
     "Kind",
     "Likely",
     "Mask",
@@ -82,5 +85,6 @@ __all__ = [
     "task_on",
     "train",
     "train_config",
+    "verify_kills",
     "verify_resume",
 ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import load_model_tensors, write_folder
+from pellucid.checkpoints import load_model_tensors, refuse_non_finite, write_folder
 from pellucid.checkpoints.huggingface import base_of_adapter, read_adapter, write_adapter
 from pellucid.errors import RunError
 from pellucid.model import assemble, assemble_trained, merged
@@ -43,7 +43,9 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
             f"{run} has no adapters to write alone: it was not trained with --lora RANK; leave "
             "--adapter out to write the whole model"
         )
-    tensors = load_model_tensors(named or folder.shelf.latest())
+    checkpoint = named or folder.shelf.latest()
+    tensors = load_model_tensors(checkpoint)
+    refuse_non_finite(tensors, checkpoint)
     family = ""
 
     def write(place: Path) -> None:

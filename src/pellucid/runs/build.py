@@ -14,7 +14,6 @@ import torch
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, load_model_tensors
-from pellucid.config import encode
 from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
@@ -22,6 +21,8 @@ from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.kernels import attend_by, choose_attention, kernel_of
 from pellucid.runs.plan import count_steps, device_name, find_precision, has_native
+from pellucid.runs.records import sync
+from pellucid.runs.seal import seal
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
@@ -167,10 +168,14 @@ def build_job(
         sample=task.sample,
         unit=task.unit,
         save=_saver(folder, run.training.keep_checkpoints),
-        facts={"pellucid": __version__, "config": encode(run), "plan": encode(plan)},
+        facts={"pellucid": __version__, **seal(run, plan)},
         aside=folder.aside,
     )
 
 
 def _saver(folder: RunFolder, keep: int) -> Callable[[int, Checkpoint, bool], Path]:
-    return lambda step, checkpoint, best: folder.shelf.save(step, checkpoint, best=best, keep=keep)
+    def save(step: int, checkpoint: Checkpoint, best: bool) -> Path:
+        sync(folder.metrics)
+        return folder.shelf.save(step, checkpoint, best=best, keep=keep)
+
+    return save

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError, TextError
-from pellucid.generation import pad
+from pellucid.generation import finite, pad
 from pellucid.runs.load import Run
 from pellucid.text import Cut, Framing
 
@@ -110,6 +110,7 @@ def _shares(run: Run, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
     run.model.eval()
     ids, padding = pad(rows, run.model.device)
     logits = run.model.class_logits(ids, padding=padding).cpu().double()  # MPS has no float64
+    finite(logits, "the logits of the classes")
     return shares_of(logits, several=has_several_labels(run)).numpy()
 
 

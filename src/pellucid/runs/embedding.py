@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pellucid.errors import ConfigError, PellucidError, TextError
-from pellucid.generation import pad
+from pellucid.generation import finite, pad
 from pellucid.model import Transformer
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import Run
@@ -143,6 +143,7 @@ def _pooled(
         states = model.states(ids, padding=padding)
     real = torch.ones_like(ids, dtype=torch.bool) if padding is None else padding
     vectors = _pool(model, states, real, pool).float()
+    finite(vectors.abs(), "the vectors")
     if normalise:
         vectors = torch.nn.functional.normalize(vectors, dim=-1)
     return vectors.cpu().numpy()

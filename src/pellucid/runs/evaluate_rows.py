@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from pellucid import config
 from pellucid.errors import ConfigError, RunError
 from pellucid.examples import (
@@ -20,7 +22,7 @@ from pellucid.examples import (
     assemble_columns,
     assemble_template,
 )
-from pellucid.generation import Beams
+from pellucid.generation import Beams, finite
 from pellucid.runs.choose import with_columns
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, is_published
@@ -80,6 +82,7 @@ def evaluate_rows(
         TextError: the rows cannot be read, or none is left.
         ConfigError: a choice that this run has no use for.
         RunError: the run's own examples are not there; or sacrebleu is not.
+        NonFiniteError: the loss is not finite.
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, was {limit}")
@@ -130,8 +133,10 @@ def _evaluated(
     compared = None
     if beams is not None:
         compared = text_measures([each.text for each in written], [w.references for w in written])
+    held_out = task.judge(side, "float32")
+    finite(torch.tensor(held_out.loss_nats), "the losses of the examples")
     return RowsEvaluation(
-        held_out=task.judge(side, "float32"),
+        held_out=held_out,
         examples=len(side),
         said=said,
         classified=None if task.classify is None else task.classify(side, "float32"),

@@ -16,12 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
 from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
+
+#: e to more than this is more than float64 holds.
+_MOST_NATS = math.log(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """e^loss: as if guessing evenly among so many tokens."""
-        return math.exp(self.loss_nats)
+        """e^loss: as if guessing evenly among so many tokens; infinite past float64."""
+        return math.exp(self.loss_nats) if self.loss_nats < _MOST_NATS else math.inf
 
     @property
     def bits_per_byte(self) -> float:
@@ -95,6 +99,7 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
     Raises:
         TextError: a path holds no readable text.
         PellucidError: the model is no decoder.
+        NonFiniteError: its loss is not finite.
     """
     refuse_to_predict(run.model)
     tokenizer = run.tokenizer
@@ -114,6 +119,7 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
             n_bytes=counts.n_bytes,
             documents=np.asarray(starts) if run.config.training.documents_apart else None,
         )
+    finite(torch.tensor(found.loss_nats), "the losses of the text")
     return replace(found, unknown_tokens=counts.unknown, changed_documents=counts.changed)
 
 

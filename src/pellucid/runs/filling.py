@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import ConfigError, PellucidError, TextError
+from pellucid.generation import finite
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import Run
 from pellucid.runs.scoring import Likely
@@ -59,7 +60,7 @@ def fill(run: Run, text: str, *, top: int = 5) -> Filling:
             f"the text has no {framing.mask}: write {framing.mask} where a word is missing"
         )
     hidden = run.model.hidden_states(torch.tensor([ids], device=run.model.device))
-    logits = run.model.logits(hidden[0, places])
+    logits = finite(run.model.logits(hidden[0, places]), "the logits at the mask")
     shares = torch.softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
     values, tokens = shares.topk(min(top, shares.shape[-1]))
     for place, row in zip(places, tokens, strict=True):

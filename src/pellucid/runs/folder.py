@@ -23,6 +23,7 @@ import filelock
 from pellucid.checkpoints import PARTIAL, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
 from pellucid.errors import RunError
+from pellucid.json_text import json_text
 
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
@@ -139,7 +140,7 @@ class RunFolder:
         try:
             facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
             with suppress(OSError):  # a courtesy to whoever is refused; the lock does the work
-                owner.write_text(json.dumps(facts), encoding="utf-8")
+                owner.write_text(json_text(facts), encoding="utf-8")
             yield
         finally:
             owner.unlink(missing_ok=True)

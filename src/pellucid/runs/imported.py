@@ -14,7 +14,7 @@ from pathlib import Path
 from torch import Tensor
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, write_text
+from pellucid.checkpoints import Checkpoint, refuse_non_finite, write_text
 from pellucid.config import run_to_toml
 from pellucid.runs.folder import chosen_folder
 from pellucid.runs.kinds import Kind
@@ -51,7 +51,9 @@ def write_run(
 
     Raises:
         RunError: `out` is taken.
+        NonFiniteError: a tensor holds NaN or an infinity.
     """
+    refuse_non_finite(tensors, f"the {family} model")
     was_there = out.exists()
     folder = chosen_folder(out)
     try:

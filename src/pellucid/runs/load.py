@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.checkpoints import load_model_tensors
+from pellucid.checkpoints import load_model_tensors, refuse_non_finite
 from pellucid.config import decode, parse_toml, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
@@ -41,21 +41,31 @@ class Run:
         return iter((self.model, self.tokenizer))
 
 
-def load(path: str | Path, *, device: str = "cpu", weights: Weights = "float32") -> Run:
+def load(
+    path: str | Path,
+    *,
+    device: str = "cpu",
+    weights: Weights = "float32",
+    allow_non_finite: bool = False,
+) -> Run:
     """The run at `path`, at its latest checkpoint, or at the one that `path` names.
 
     A folder with a published model (`config.json` and safetensors) is opened in place.
 
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
     (batch, time, vocab_size). `weights` says what its matrices are rounded to, see
-    `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster.
+    `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster. `allow_non_finite` opens a
+    model with broken weights too, to look at what is wrong with it.
 
     Raises:
         ConfigError: `weights` is none of the three.
         RunError: there is no run at `path`.
         CheckpointError: the checkpoint is damaged or missing.
+        NonFiniteError: a weight is NaN or infinite; names the first.
     """
     run = _load(Path(path), device)
+    if not allow_non_finite:
+        refuse_non_finite(run.model.state_dict(), run.checkpoint)
     narrow(run.model, weights)
     return run
 

@@ -14,10 +14,8 @@ import torch
 
 from pellucid import config, native
 from pellucid.errors import ConfigError, RunError
+from pellucid.runs.seal import Change
 from pellucid.training import Precision, mean_rows
-
-#: Said when a plan cannot be kept.
-_DRIFT = "the rest of the run would not be bit for bit what it was: pass --allow-drift to go on so"
 
 
 def find_device(wanted: str) -> torch.device:
@@ -98,23 +96,24 @@ def count_steps(
             assert_never(settings.budget)
 
 
-def check_plan(plan: config.Plan, *, allow_drift: bool) -> None:
-    """Refuse, by name, what keeps this machine from computing as the plan says.
+def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
+    """By name, what keeps this machine from computing bit for bit as the plan says.
 
     Raises:
-        RunError: the device is not there; or torch or the processor is another, unless allowed.
+        RunError: the device is not there.
     """
     try:
         device = find_device(plan.device)
     except ConfigError as error:
         raise RunError(f"the run was trained on {plan.device}: {error}") from None
-    found: dict[str, str | bool] = {
+    facts: dict[str, str | bool] = {
         "device_name": device_name(device),
         "torch_version": torch.__version__,
     }
     if plan.native:  # without it is possible everywhere
-        found["native"] = has_native(device)
-    for name, now in found.items():
-        then = getattr(plan, name)
-        if then != now and not allow_drift:
-            raise RunError(f"plan.{name}: the run has {then!r}, here is {now!r}; {_DRIFT}")
+        facts["native"] = has_native(device)
+    return tuple(
+        Change(f"plan.{name}", repr(getattr(plan, name)), repr(now))
+        for name, now in facts.items()
+        if getattr(plan, name) != now
+    )

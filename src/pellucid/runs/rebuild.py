@@ -6,7 +6,6 @@ from. It does not run it. The folder is read; what the job writes goes where it 
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -19,17 +18,19 @@ from pellucid import config
 from pellucid.checkpoints import Checkpoint, verify, write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
 from pellucid.runs.kernels import attend_by
 from pellucid.runs.load import fill, read_config, read_plan
+from pellucid.runs.place import find_place, open_changes
 from pellucid.runs.plan import find_precision
-from pellucid.runs.records import cut_after
+from pellucid.runs.records import cut_after, recorder
 from pellucid.runs.tasks import Given, Reward, assemble_task
 from pellucid.text import Tokenizer
-from pellucid.training import Job, Progress, restore_generators
+from pellucid.training import Drifted, Job, Progress, restore_generators, seed_step
 
 
 def rebuild(
@@ -61,10 +62,12 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
     """Put a checkpoint's state into a job; where it goes on from."""
     fill(job.model, checkpoint.model, job.model.device)
     job.optimiser.load_state_tensors(checkpoint.optimiser)
-    restore_generators(checkpoint.random, checkpoint.state["generators"])
     saved: dict[str, Any] = checkpoint.state["progress"]
     numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in saved.items()}
-    return Progress(**numbers)
+    progress = Progress(**numbers)
+    seed_step(job.seed, progress.step)  # what a checkpoint does not have is as at any other step
+    restore_generators(checkpoint.random, checkpoint.state.get("generators", {}))
+    return progress
 
 
 def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
@@ -112,10 +115,21 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
     named = named or (source.shelf.latest() if source.shelf.steps() else None)
     step = 0 if named is None else int(named.name.removeprefix("step-"))
     target = chosen_folder(Path(out))
+    branch_at(source, step, run, target)
+    return target.path
+
+
+def branch_at(source: RunFolder, step: int, run: config.Run, target: RunFolder) -> None:
+    """Copy a run as it was after `step` updates to an empty place, where it has another config."""
+    before, plan = read_config(source), read_plan(source)
     copy_run(source, target, step)
     write_text(target.config, run_to_toml(run))
     if run.training.precision != before.training.precision:
-        plan = read_plan(source)
         precision = find_precision(run.training.precision, torch.device(plan.device))
-        write_text(target.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
-    return target.path
+        plan = replace(plan, precision=precision)
+        write_text(target.plan, json_text(encode(plan), indent=1))
+    place = find_place(target, None)
+    changes = open_changes(place, run, plan, plan)
+    if changes:  # asked for, and so allowed
+        with recorder(target.metrics) as record:
+            record(Drifted(step=step, changes=tuple(changes)))

@@ -10,21 +10,36 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pellucid.checkpoints import write_text
 from pellucid.errors import RunError
+from pellucid.json_text import json_text
 from pellucid.runs.folder import RunFolder
-from pellucid.training import Event, Observer, StepFinished, from_record, to_record
+from pellucid.training import (
+    CheckpointSaved,
+    Event,
+    Observer,
+    StepFinished,
+    from_record,
+    to_record,
+)
+
+Record = dict[str, Any]
+
+#: What is recorded before a run's first update, and not again when it starts anew.
+_OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed", "Interrupted")
 
 
 @contextmanager
 def recorder(file: Path) -> Generator[Observer]:
     """An observer that appends each event as one line: whole, or not at all.
+
+    With a checkpoint, and at the end, all lines are on disk.
 
     Raises:
         RunError: the disk is full or cannot be written; no torn line is left.
@@ -34,10 +49,46 @@ def recorder(file: Path) -> Generator[Observer]:
         def record(event: Event) -> None:
             if isinstance(event, StepFinished):
                 return  # its numbers are still on the device
-            line = json.dumps(to_record(event), allow_nan=False) + "\n"
+            line = json_text(to_record(event)) + "\n"
             _append(stream, line.encode(), file)
+            if isinstance(event, CheckpointSaved):
+                os.fsync(stream.fileno())
 
-        yield record
+        try:
+            yield record
+        finally:
+            with suppress(OSError):  # what is being raised says more
+                os.fsync(stream.fileno())
+
+
+def sync(file: Path) -> None:
+    """Wait until the disk has all lines: a checkpoint never knows of more than its record."""
+    if file.is_file():
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+
+
+def cut_after(file: Path, step: int) -> list[str]:
+    """Drop what a run that goes on after `step` updates will record again.
+
+    Gives back in sentences what was wrong with the file, each once in a run's life.
+    """
+    records, torn = _whole(file)
+    kept = [
+        record
+        for record in records
+        if record["step"] <= step and (step > 0 or record["event"] in _OF_THE_START)
+    ]
+    if torn or len(kept) < len(records) or not _ends_whole(file):
+        write_text(file, "".join(f"{json_text(record)}\n" for record in kept))
+    noticed = {record.get("text") for record in kept if record["event"] == "Noticed"}
+    gaps = [
+        f"{file.name} holds nothing of update {first}"
+        if first == last
+        else f"{file.name} holds nothing of the updates {first} to {last}"
+        for first, last in _gaps(kept, step)
+    ]
+    return [*torn, *(text for text in gaps if text not in noticed)]
 
 
 def _append(stream: FileIO, line: bytes, file: Path) -> None:
@@ -54,15 +105,9 @@ def _append(stream: FileIO, line: bytes, file: Path) -> None:
         ) from error
 
 
-def cut_after(file: Path, step: int) -> None:
-    """Drop what was recorded after `step`: a run that goes on from there will record it again."""
-    kept = [record for record in _records(file) if record["step"] <= step]
-    write_text(file, "".join(f"{json.dumps(record)}\n" for record in kept))
-
-
 def read_events(file: Path) -> list[Event]:
     """All events so far."""
-    return [_readable(file, from_record, record) for record in _records(file)]
+    return [_readable(file, from_record, record) for record in _whole(file)[0]]
 
 
 def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
@@ -91,23 +136,81 @@ def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
                 return
 
 
-def _records(file: Path) -> list[dict[str, Any]]:
-    """Every whole line's record; a last line that a crash cut short is left out."""
+def _whole(file: Path) -> tuple[list[Record], list[str]]:
+    """Every whole line's record; and in sentences what a crash has left at the end.
+
+    A crash may cut the last line short, and where the power fails too, the end may be zero bytes.
+    """
     if not file.is_file():
-        return []
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return [_readable(file, json.loads, line) for line in lines[:-1]]
+        return [], []
+    lines = file.read_bytes().split(b"\n")
+    end = len(lines)
+    while end and not lines[end - 1].strip(b"\0 \r"):
+        end -= 1
+    last = end - 1 if end and (end == len(lines) or b"\0" in lines[end - 1]) else None
+    if last is not None and not _is_record(lines[last]):
+        end = last
+    torn = b"\n".join(lines[end:]).strip(b"\n\r ")
+    records = [_readable(file, _record_of, line) for line in lines[:end]]
+    return records, [_said(file, torn)] if torn else []
+
+
+def _said(file: Path, torn: bytes) -> str:
+    zeros = torn.count(b"\0")
+    if zeros == len(torn):
+        return f"{file.name} ended in {zeros:,} zero bytes after a crash: they are cut off"
+    more = f", {zeros:,} of them zero" if zeros else ""
+    return (
+        f"the last line of {file.name} was cut short by a crash: its {len(torn):,} bytes{more} "
+        "are cut off"
+    )
+
+
+def _ends_whole(file: Path) -> bool:
+    return not file.is_file() or file.read_bytes()[-1:] in (b"", b"\n")
+
+
+def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
+    """The first and last update of each stretch up to `step` that no `Logged` tells of."""
+    stretches = sorted(
+        (record["step"] - len(record["losses"]) + 1, record["step"])
+        for record in records
+        if record["event"] == "Logged" and isinstance(record.get("losses"), list)
+    )
+    known = 0
+    for first, last in (*stretches, (step + 1, step + 1)):
+        if first > known + 1:
+            yield known + 1, first - 1
+        known = max(known, last)
+
+
+def _record_of(line: bytes) -> Record:
+    record: object = json.loads(line)
+    match record:
+        case {"event": str(), "step": int()}:
+            return cast("Record", record)
+        case _:
+            raise ValueError("it has no event and no step")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        _record_of(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _event(file: Path, line: str) -> Event:
     return _readable(file, from_record, _readable(file, json.loads, line))
 
 
-def _readable(file: Path, read: Callable[[Any], Any], what: Any) -> Any:
+def _readable(file: Path, read: Callable[[Any], Any], raw: Any) -> Any:
     try:
-        return read(what)
+        return read(raw)
     except ValueError as error:
+        text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
         raise RunError(
             f"{file} has a line that is not a record ({error}): take out the line with "
-            f"{str(what).strip()[:40]!r}"
+            f"{text.strip()[:40]!r}"
         ) from None

@@ -7,25 +7,43 @@ how a run is started.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from pellucid.checkpoints import Shelf
-from pellucid.checkpoints import load as load_checkpoint
-from pellucid.runs.folder import existing_folder
+from pellucid import config
+from pellucid.checkpoints import write_text
+from pellucid.config import encode
+from pellucid.errors import ConfigError, RunError
+from pellucid.json_text import json_text
+from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load, read_config, read_plan
-from pellucid.runs.plan import check_plan
+from pellucid.runs.place import Place, find_place, open_changes
+from pellucid.runs.plan import machine_changes
 from pellucid.runs.rebuild import rebuild, restore
 from pellucid.runs.records import cut_after
-from pellucid.runs.rewards import find_reward, same_reward
-from pellucid.training import Interrupts, Observer, Progress, Resumed, Watcher
+from pellucid.runs.rewards import REWARD, find_reward, reward_changes, same_reward
+from pellucid.runs.seal import LENGTH, Change
+from pellucid.training import (
+    Drifted,
+    Event,
+    Interrupts,
+    Noticed,
+    Observer,
+    Progress,
+    Resumed,
+    Watcher,
+    generators_kept,
+)
 
 
+@generators_kept()
 def resume(
     path: str | Path,
     *,
+    steps: int | None = None,
     reward: str | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
@@ -33,14 +51,20 @@ def resume(
     allow_drift: bool = False,
     interrupts: Interrupts | None = None,
 ) -> Run:
-    """Go on with a run from its latest checkpoint, or from the one that `path` names.
+    """Go on with a run from its newest whole checkpoint, or from the one that `path` names.
 
     On a CPU the rest of the run is bit for bit what it would have been. A run with a `reward` has
-    to be told it again: no file may name code to be run. `allow_drift` also lets it be another.
+    to be told it again: no file may name code to be run.
+
+    Args:
+        steps: how many updates the whole run is to have, to train longer than was planned.
+        allow_drift: go on although config, plan, machine or reward are not as they were; an event
+            records each key with both values.
 
     Raises:
-        RunError: no run, in use, or this machine cannot compute as the plan says.
-        CheckpointError: the checkpoint is damaged.
+        RunError: no run, in use, or not as it was: names every key with both values.
+        CheckpointError: the checkpoint that `path` names is damaged, or all are.
+        ConfigError: more updates than `steps` are done.
     """
     folder, named = existing_folder(Path(path))
     with (
@@ -48,32 +72,78 @@ def resume(
         folder.locked(),
         shown_to(show, observers) as shown,
     ):
-        run = read_config(folder)
+        run, plan = read_config(folder), read_plan(folder)
         run.check_objective()
-        plan = read_plan(folder)
-        check_plan(plan, allow_drift=allow_drift)
-        torch.set_num_threads(plan.threads)
+        place = find_place(folder, named)
+        longer = _with_length(plan, steps, place.step)
+        drift = [
+            *open_changes(place, run, plan, longer),
+            *machine_changes(plan),
+            *reward_changes(run.objective, place.events, reward),
+        ]
         if not allow_drift:
+            _refuse([c for c in drift if steps is None or c.key != LENGTH], place)
             same_reward(run.objective, folder, reward)
-        rewards = find_reward(run.objective, reward)
-        job = rebuild(folder, run, plan, reward=rewards)
-        checkpoint = named or _latest(folder.shelf)
-        progress = Progress()
-        if checkpoint is not None:
-            progress = restore(job, load_checkpoint(checkpoint))
-            folder.shelf.rewind(checkpoint)
-        cut_after(folder.metrics, progress.step)
-        resumed = Resumed(
-            step=progress.step,
-            total_steps=plan.total_steps,
-            checkpoint="the start" if checkpoint is None else str(checkpoint),
-            folder=str(folder.path),
-        )
+        torch.set_num_threads(longer.threads)
+        job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
+        progress = Progress() if place.saved is None else restore(job, place.saved)
+        first = _first_events(folder, place, longer, drift)
+        if place.end is not None and place.step >= longer.total_steps and not drift:
+            for observer in shown:  # it is all recorded already
+                for event in (*first, place.end):
+                    observer(event)
+            return load(folder.path)
+        if longer != plan:
+            write_text(folder.plan, json_text(encode(longer), indent=1))
         with memory_refused(run):
-            follow(job, progress, folder, [resumed], shown, asked, watchers)
+            follow(job, progress, folder, first, shown, asked, watchers)
     return load(folder.path)
 
 
-def _latest(shelf: Shelf) -> Path | None:
-    """The newest checkpoint; None for a run that was stopped before its first one."""
-    return shelf.latest() if shelf.steps() else None
+def _with_length(plan: config.Plan, steps: int | None, done: int) -> config.Plan:
+    if steps is None:
+        return plan
+    if steps < max(1, done):
+        raise ConfigError(
+            f"--steps {steps}: the run has done {done:,} updates of {plan.total_steps:,}; --steps "
+            "is the length of the whole run: give more than are done"
+        )
+    return replace(plan, total_steps=steps)
+
+
+def _refuse(drift: Sequence[Change], place: Place) -> None:
+    """Refuse what departs from the run; a reward alone has a refusal of its own.
+
+    Raises:
+        RunError: names every key with both values.
+    """
+    if all(change.key == REWARD for change in drift):
+        return
+    lengths = (LENGTH, "training.budget")
+    longer = any(change.key.startswith(lengths) for change in drift)
+    raise RunError(
+        f"this is not the run as it was up to {place.name}: {'; '.join(map(str, drift))}; "
+        "the rest would not be bit for bit what it was: put the old values back"
+        f"{', pass --steps N to train longer,' if longer else ','} or pass --allow-drift to go on "
+        "so, which is recorded"
+    )
+
+
+def _first_events(
+    folder: RunFolder, place: Place, plan: config.Plan, drift: Sequence[Change]
+) -> list[Event]:
+    """What is said before the first update; the record is cut back to the place."""
+    notices = (*place.notices, *cut_after(folder.metrics, place.step))
+    if place.path is not None:
+        folder.shelf.rewind(place.path)
+    resumed = Resumed(
+        step=place.step,
+        total_steps=plan.total_steps,
+        checkpoint=place.name if place.path is None else str(place.path),
+        folder=str(folder.path),
+    )
+    first: list[Event] = [*place.unrecorded(folder.shelf), resumed]
+    first += [Noticed(step=place.step, text=text) for text in notices]
+    if drift:
+        first.append(Drifted(step=place.step, changes=tuple(dict.fromkeys(drift))))
+    return first

@@ -12,7 +12,7 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -25,9 +25,12 @@ from pellucid.runs.classify import classify
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.load import load
 from pellucid.runs.records import read_events
+from pellucid.runs.seal import Change
 from pellucid.runs.tasks import Reward
-from pellucid.training import Started
+from pellucid.training import Drifted, Event, Started
 
+#: What the fact of `Started` and a change are called.
+REWARD = "reward"
 _EXPECTED = (
     "expected MODULE:FUNCTION, a function of (row, answer) that gives a number, or RUN:CLASS, a "
     "run of a classifier and the class whose probability is the reward"
@@ -66,9 +69,7 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
     """
     if not isinstance(objective, config.PolicyGradient):
         return
-    begun = (event for event in read_events(folder.metrics) if isinstance(event, Started))
-    facts = {name: value for event in begun for name, value in event.facts}
-    known = facts.get("reward")
+    known = _known(read_events(folder.metrics))
     if known in (None, name):
         return
     if name is None:
@@ -81,6 +82,27 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
         f"would be another run: start one with --objective policy --from {folder.path}, or pass "
         "--allow-drift too"
     )
+
+
+def reward_changes(
+    objective: config.Objective, events: Iterable[Event], name: str | None
+) -> list[Change]:
+    """Another reward than the run was trained for up to here, where one is named."""
+    known = _known(events)
+    if not isinstance(objective, config.PolicyGradient) or None in (known, name) or known == name:
+        return []
+    return [Change(REWARD, str(known), str(name))]
+
+
+def _known(events: Iterable[Event]) -> str | None:
+    """The reward that a run was started with, or was allowed to go on with."""
+    known: str | None = None
+    for event in events:
+        if isinstance(event, Started):
+            known = dict(event.facts).get(REWARD)
+        elif isinstance(event, Drifted):
+            known = next((now for key, _, now in event.changes if key == REWARD), known)
+    return known
 
 
 def _function(module: str, function: str) -> Reward:

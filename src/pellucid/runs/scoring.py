@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import ConfigError, TextError
-from pellucid.generation import window_start
+from pellucid.generation import finite, window_start
 from pellucid.model import Transformer
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
@@ -126,6 +126,7 @@ def predictions(
 
     Raises:
         PellucidError: the model is no decoder.
+        NonFiniteError: its logits are not finite.
     """
     refuse_to_predict(model)
     device = model.device
@@ -137,6 +138,7 @@ def predictions(
         hidden = model.hidden_states(window)[0, seen[0] - 1 - start :]
         for at in range(0, len(seen), _PLACES_AT_ONCE):
             logits = model.logits(hidden[at : at + _PLACES_AT_ONCE])
+            logits = finite(logits, "the logits of the text")
             log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
             for length, row in zip(seen[at : at + _PLACES_AT_ONCE], log_p, strict=True):
                 came = float(row[ids[length]]) if length < len(ids) else None

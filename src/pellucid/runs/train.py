@@ -5,7 +5,6 @@ Comes in: a config. Goes out: a trained `Run`. It does not know how progress is 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
+from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
 from pellucid.runs.choose import Length, choose
 from pellucid.runs.data import Ready, ready_data
@@ -24,6 +24,7 @@ from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
+from pellucid.runs.seal import as_texts
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
 from pellucid.training import (
@@ -35,6 +36,8 @@ from pellucid.training import (
     Progress,
     Started,
     Watcher,
+    generators_kept,
+    seed_step,
 )
 
 
@@ -119,6 +122,7 @@ def train(
     )
 
 
+@generators_kept()
 def train_config(
     run: config.Run,
     *,
@@ -156,6 +160,7 @@ def _trained(
     if out is not None:
         refuse_taken(Path(out))
     with shown_to(show, observers) as shown:
+        seed_step(run.seed, 0)
 
         def say(what: str) -> None:
             for observer in shown:
@@ -197,7 +202,7 @@ def _prepare(
         )
         task = assemble_task(given)
         plan, seconds, problem = resolve(run, model, task)
-        write_text(folder.plan, json.dumps(encode(plan), indent=1))
+        write_text(folder.plan, json_text(encode(plan), indent=1))
         # last: a folder with a config is a run that can be resumed
         write_text(folder.config, run_to_toml(run))
         folder.prepared()
@@ -210,6 +215,7 @@ def _prepare(
         unit=task.unit,
         facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
         folder=str(folder.path),
+        sealed=as_texts(run, plan),
     )
     return job, [started] if task.example is None else [started, task.example]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pellucid.runs.load import read_plan
 from pellucid.runs.rebuild import copy_run
 from pellucid.runs.records import read_events
 from pellucid.runs.resume import resume
-from pellucid.training import Event, Interrupts, Logged, StepFinished
+from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,7 @@ def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = Non
         CheckpointError: the checkpoint is damaged.
     """
     folder, _ = existing_folder(Path(path))
-    total = read_plan(folder).total_steps
-    starts = [step for step in folder.shelf.steps() if step + 2 <= total]
-    start = starts[-1] if starts else 0
-    end = min(total, start + max(2, steps))
+    start, end = first_and_last(folder, steps)
     middle = (start + end) // 2
     with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
         straight, stopped = Path(scratch) / "straight", Path(scratch) / "stopped"
@@ -64,9 +62,17 @@ def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = Non
             from_step=start,
             stopped_at=middle,
             to_step=end,
-            losses_equal=_losses(straight, start) == _losses(stopped, start),
+            losses_equal=losses_of(straight, start) == losses_of(stopped, start),
             weights_equal=_weights(straight) == _weights(stopped),
         )
+
+
+def first_and_last(folder: RunFolder, steps: int) -> tuple[int, int]:
+    """From the newest checkpoint with two updates after it, or the start; to so many steps on."""
+    total = read_plan(folder).total_steps
+    starts = [step for step in folder.shelf.steps() if step + 2 <= total]
+    start = starts[-1] if starts else 0
+    return start, min(total, start + max(2, steps))
 
 
 def _in_process(path: Path, end: int, reward: str | None) -> None:
@@ -78,7 +84,9 @@ def _in_process(path: Path, end: int, reward: str | None) -> None:
         raise RunError(f"a part of the proof failed: {last[0]}")
 
 
-def resume_until(path: str, end: int, reward: str | None = None) -> None:
+def resume_until(
+    path: str, end: int, reward: str | None = None, observers: Sequence[Observer] = ()
+) -> None:
     """Go on with a run until `end` updates are done, and save there."""
     interrupts = Interrupts()
 
@@ -87,14 +95,20 @@ def resume_until(path: str, end: int, reward: str | None = None) -> None:
             interrupts.asked = True
 
     try:
-        resume(path, reward=reward, observers=[stop], show=False, interrupts=interrupts)
+        resume(path, reward=reward, observers=[*observers, stop], show=False, interrupts=interrupts)
     except Interrupted:
         return
 
 
-def _losses(path: Path, start: int) -> list[float]:
+def losses_of(path: Path, start: int, end: int | None = None) -> list[float]:
+    """The loss of each update after `start`, up to `end`."""
     logged = (e for e in read_events(RunFolder(path).metrics) if isinstance(e, Logged))
-    return [loss for event in logged for loss in event.losses]
+    losses = {
+        step: loss
+        for event in logged
+        for step, loss in enumerate(event.losses, start=event.step - len(event.losses) + 1)
+    }
+    return [loss for step, loss in sorted(losses.items()) if start < step <= (end or step)]
 
 
 def _weights(path: Path) -> str:

@@ -7,7 +7,6 @@ trained on the training split alone or read from a file. No other file of this r
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -19,6 +18,7 @@ import tokenizers
 from pellucid import config
 from pellucid.config import encode
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.text.checksums import Remembered, own_code
 from pellucid.text.documents import Piece, Tally, pieces_of
 from pellucid.text.files import files_in, read_pieces
@@ -81,7 +81,7 @@ def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     own = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]
-    digest = hashlib.sha256(json.dumps([encode(text), own, versions, tally.other_files]).encode())
+    digest = hashlib.sha256(json_text([encode(text), own, versions, tally.other_files]).encode())
     try:
         for file in files:
             digest.update(bytes.fromhex(remembered.sha256(file)))

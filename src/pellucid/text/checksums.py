@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pellucid.json_text import json_text
+
 #: Smaller files are read every time.
 _LARGE = 2**20
 #: A file is not remembered for so many seconds after its last change.
@@ -77,7 +79,7 @@ class Remembered:
         partial = self._store.with_name(f"{self._store.name}.{os.getpid()}.partial")
         with suppress(OSError):
             self._store.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(latest), encoding="utf-8")
+            partial.write_text(json_text(latest), encoding="utf-8")
             os.replace(partial, self._store)
 
 

@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import processors
 
 from pellucid.errors import TextError
+from pellucid.json_text import json_text
 
 SETTINGS = "tokenizer_config.json"
 
@@ -138,7 +139,7 @@ def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None
     table: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokens}
     if context_length is not None:
         table["model_max_length"] = context_length
-    return json.dumps(table, indent=2) + "\n"
+    return json_text(table, indent=2) + "\n"
 
 
 def _known(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from pellucid.errors import TextError
+from pellucid.json_text import json_text
 from pellucid.text.tokenizers import Tokenizer
 
 
@@ -42,7 +43,7 @@ class Framing:
         if masks:
             _let_mask_be_found(table, self.mask)
         self.mask_id = tokenizer.id_of(self.mask)
-        self._inner = tokenizers.Tokenizer.from_str(json.dumps(table))
+        self._inner = tokenizers.Tokenizer.from_str(json_text(table))
         self._inner.encode_special_tokens = True
         self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
 

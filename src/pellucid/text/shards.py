@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.errors import ConfigError, TextError
+from pellucid.json_text import json_text
 from pellucid.text.checksums import file_sha256, own_code
 from pellucid.text.documents import Tally
 from pellucid.text.encoding import Encoded, Watch, encoded, hashed, id_type
@@ -105,7 +106,7 @@ def prepare(
     """
     partial = folder.with_name(folder.name + ".partial")
     made_of = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
-    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
     journal = Journal(partial, key, id_type(tokenizer))
     digest = hashlib.sha256()
     facts = {
@@ -121,7 +122,7 @@ def prepare(
         held_out=facts["held_out"],
         read=tally,
     )
-    (partial / "text.json").write_text(json.dumps(encode(manifest), indent=2), encoding="utf-8")
+    (partial / "text.json").write_text(json_text(encode(manifest), indent=2), encoding="utf-8")
     journal.close()
     os.replace(partial, folder)
     return open_prepared(folder)

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pellucid.json_text import json_text
 from pellucid.text.encoding import Counts, Encoded
 
 #: Bytes of text of a part: what is lost at most.
@@ -43,7 +44,7 @@ class Journal:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         lines = [{"key": key}, *self._parts]
-        self._file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        self._file.write_text("".join(json_text(line) + "\n" for line in lines), "utf-8")
 
     def counts(self, name: str) -> Counts:
         """What is finished of a side."""
@@ -70,7 +71,7 @@ class Journal:
                     starts.flush()
                     hashes = [digest.hexdigest() for digest in sums]
                     part = {"side": name, "counts": asdict(counts), "sha256": hashes}
-                    journal.write(json.dumps(part) + "\n")
+                    journal.write(json_text(part) + "\n")
                     journal.flush()
                     sums, size = [hashlib.sha256(), hashlib.sha256()], 0
             _write_header(tokens, self._dtype, counts.n_tokens)

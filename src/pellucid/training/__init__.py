@@ -2,12 +2,14 @@
 
 from pellucid.training.events import (
     CheckpointSaved,
+    Drifted,
     Evaluated,
     Event,
     Example,
     Finished,
     Interrupted,
     Logged,
+    Noticed,
     Observer,
     Preparing,
     Resumed,
@@ -23,12 +25,18 @@ from pellucid.training.growth import mean_rows
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
-from pellucid.training.randomness import generator_states, restore_generators
+from pellucid.training.randomness import (
+    generator_states,
+    generators_kept,
+    restore_generators,
+    seed_step,
+)
 from pellucid.training.step import Precision, accumulate, autocast, to_device, update
 from pellucid.training.watchers import Watcher
 
 __all__ = [
     "CheckpointSaved",
+    "Drifted",
     "Evaluated",
     "Event",
     "Example",
@@ -38,6 +46,7 @@ __all__ = [
     "Interrupts",
     "Job",
     "Logged",
+    "Noticed",
     "Observer",
     "Precision",
     "Preparing",
@@ -53,8 +62,10 @@ __all__ = [
     "autocast",
     "from_record",
     "generator_states",
+    "generators_kept",
     "mean_rows",
     "restore_generators",
+    "seed_step",
     "to_device",
     "to_record",
     "train",

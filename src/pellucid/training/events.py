@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class Started:
     facts: tuple[tuple[str, str], ...]
     folder: str = ""
     unit: str = "tokens"
+    #: The config and the plan as JSON, by name: a run without a checkpoint is compared with them.
+    sealed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,25 @@ class Resumed:
     total_steps: int
     checkpoint: str
     folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drifted:
+    """After `step` steps the run goes on otherwise than before, as the user allowed.
+
+    Each change is the key of a config or a plan, its value before, and its value from here on.
+    """
+
+    step: int
+    changes: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """What a resume mended, left out or could not check, in one sentence."""
+
+    step: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +220,8 @@ Event = (
     | Example
     | Started
     | Resumed
+    | Drifted
+    | Noticed
     | StepFinished
     | Logged
     | Evaluated
@@ -211,22 +234,7 @@ Event = (
 )
 Observer = Callable[[Event], None]
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Example,
-        Started,
-        Resumed,
-        Logged,
-        Evaluated,
-        Sampled,
-        CheckpointSaved,
-        Vitals,
-        Finished,
-        Interrupted,
-        StoppedNonFinite,
-    )
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_record(event: Event) -> dict[str, Any]:

@@ -6,7 +6,6 @@ events. It does not know who listens, nor how any part was built.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Generator, Sequence
@@ -20,8 +19,9 @@ import torch
 from torch import Tensor
 
 from pellucid import native
-from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
+from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
+from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
 from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts
@@ -67,6 +67,7 @@ class _Loop:
         started = time.perf_counter()
         progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
         if progress.step == 0:
+            seed_step(self.job.seed, 0)  # however much was drawn while the run was prepared
             self.evaluate()
         while progress.step < total:
             if self.interrupts.asked:
@@ -103,6 +104,7 @@ class _Loop:
     def update(self) -> None:
         job, step = self.job, self.progress.step
         job.model.train()
+        seed_step(job.seed, step)  # code of the user's may draw where a batch is judged
         try:
             batch = job.batch_of(step)
         except PellucidError:  # a batch may be drawn and judged, which can be refused
@@ -163,7 +165,11 @@ class _Loop:
     def evaluate(self) -> None:
         self.report()
         with self.aside_from_training():
-            found = self.job.evaluate()
+            try:
+                found = self.job.evaluate()
+            except PellucidError:  # answers may be written and judged, which can be refused
+                self.save()
+                raise
             best = found.loss_nats < self.progress.best_loss
             if best:
                 self.progress.best_loss = found.loss_nats
@@ -177,10 +183,17 @@ class _Loop:
                     best=best,
                 )
             )
-            sampled = self.job.sample(self.progress.step)
+            sampled = self.sample()
             if sampled is not None:
                 self.emit(sampled)
             self.last_evaluated = (self.progress.step, found.loss_nats)
+
+    def sample(self) -> events.Sampled | None:
+        """None where logits are not finite: the next update says why, and stops."""
+        try:
+            return self.job.sample(self.progress.step)
+        except NonFiniteError:
+            return None
 
     def save(self) -> None:
         """Put the state on the shelf, unless it is there already or is not worth keeping."""
@@ -188,7 +201,7 @@ class _Loop:
         progress = self.progress
         if self.saved_step == progress.step:
             return
-        if not all(torch.isfinite(p).all() for p in self.job.model.parameters()):
+        if first_non_finite(dict(self.job.model.named_parameters())) is not None:
             self.stop_non_finite(progress.step)
         with self.aside_from_training():
             step, loss = self.last_evaluated
@@ -229,7 +242,7 @@ class _Loop:
             save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
             save_tensors(folder / "batch.safetensors", batch.named_tensors())
             report = {"step": step, "what": culprit.what, "where": culprit.where}
-            (folder / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+            (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
 
         write_folder(aside, write)
         self.emit(
@@ -244,10 +257,12 @@ class _Loop:
         self.job.optimiser.zero_grad()
         self.job.model.train()
         seed_step(self.job.seed, step)
+        batch = self.job.batch_of(step)
+        seed_step(self.job.seed, step)
         sums = accumulate(
             self.job.model,
             self.job.objective,
-            self.job.batch_of(step),
+            batch,
             accumulation=self.job.settings.accumulation,
             device=self.device,
             precision=self.job.plan.precision,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
 
@@ -71,7 +72,7 @@ class VitalsCallback(TrainerCallback):
         folder = _checkpoint(args, state)
         if self.watch is not None and folder.is_dir():
             self.watch.flush()
-            text = json.dumps(self.watch.state_dict())
+            text = json_text(self.watch.state_dict())
             (folder / _FILE).write_text(text, encoding="utf-8")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

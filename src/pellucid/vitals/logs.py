@@ -6,13 +6,13 @@ wanted. It does not know how they were measured, and owns no dashboard.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
 from pellucid.vitals.signs import EQUATIONS, WORDS, Sign, rows
 
 Log = Callable[[dict[str, float], int], None]
@@ -57,7 +57,7 @@ def _lines(file: Path) -> Log:
             key: value if math.isfinite(value) else str(value) for key, value in values.items()
         }
         with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"step": step, **plain}) + "\n")
+            stream.write(json_text({"step": step, **plain}) + "\n")
 
     return write
 

@@ -13,14 +13,15 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
+from pellucid.json_text import json_text
 from pellucid.objectives import DirectPreference, PolicyGradient
-from pellucid.training import Event, Job, Observer, Vitals, Watcher, events
+from pellucid.training import Event, Job, Noticed, Observer, Vitals, Watcher, events
 from pellucid.vitals.job_rows import Rows
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.purse import MAX_OVERHEAD
@@ -154,17 +155,23 @@ class _Observer:
     def _remember(self, step: int) -> None:
         if self._kept is None:
             return
-        states = _read(self._kept)
+        states, _ = _read(self._kept)
         states[str(step)] = self._watch.state_dict()
         kept = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_KEPT:])
-        write_text(self._kept, json.dumps(kept))
+        write_text(self._kept, json_text(kept))
 
     def _recall(self, step: int) -> None:
         if self._kept is None:
             return
-        states = {at: state for at, state in _read(self._kept).items() if int(at) <= step}
-        if str(step) in states:
-            self._watch.load_state_dict(states[str(step)])
+        states, problem = _read(self._kept)
+        try:
+            if str(step) in states:
+                self._watch.load_state_dict(states[str(step)])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            text = f"{self._kept.name} cannot be read ({problem}): vital signs begin anew"
+            self._tell(Noticed(step=step, text=text))
 
 
 def vitals_event(
@@ -202,7 +209,15 @@ def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:
     return baselines(torch.cat(filled))
 
 
-def _read(file: Path) -> dict[str, Mapping[str, Any]]:
+def _read(file: Path) -> tuple[dict[str, Mapping[str, Any]], str]:
+    """The windows by step; and why there are none, where the file is damaged."""
     if not file.is_file():
-        return {}
-    return json.loads(file.read_text(encoding="utf-8"))
+        return {}, ""
+    try:
+        states: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return {}, str(error)
+    if not isinstance(states, dict):
+        return {}, "it is no table"
+    windows = cast("dict[str, Mapping[str, Any]]", states)
+    return {step: state for step, state in windows.items() if step.isdecimal()}, ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -22,6 +21,7 @@ from typing import Any
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Place
+from pellucid.json_text import json_text
 from pellucid.web.asks import Ask, Reading
 from pellucid.web.assets import files
 from pellucid.web.packing import Plain
@@ -132,7 +132,7 @@ def _html(held: Plain) -> str:
         if name.endswith(".js")
     }
     script, style = linked(modules, "app"), found["app.css"].content.decode()
-    said = json.dumps(held, ensure_ascii=False, allow_nan=False).encode()
+    said = json_text(held, ensure_ascii=False).encode()
     payload = base64.b64encode(gzip.compress(said, 9, mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -234,7 +234,7 @@ class _Once:
 
     def place(self, value: Any) -> int:
         """Where a value stands in the row."""
-        said = json.dumps(value, sort_keys=True)
+        said = json_text(value, sort_keys=True)
         if said not in self._known:
             self._known[said] = len(self.all)
             self.all.append(value)
@@ -280,7 +280,7 @@ def _telling(found: Mapping[Place, Any]) -> list[str]:
         groups: dict[Any, set[str]] = {}
         for place, body in found.items():
             rest = tuple(getattr(place, name) for name in _AXES if name != axis)
-            groups.setdefault(rest, set()).add(json.dumps(body, sort_keys=True))
+            groups.setdefault(rest, set()).add(json_text(body, sort_keys=True))
         if any(len(each) > 1 for each in groups.values()):
             telling.append(axis)
     return telling

@@ -8,12 +8,12 @@ Sentences that were read are kept, the last few; they hold the residual stream a
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from typing import Any
 
 from pellucid.errors import PellucidError
+from pellucid.json_text import json_text
 from pellucid.version import __version__
 from pellucid.web.asks import Ask, AskError, Reading, Scale
 from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
@@ -73,7 +73,7 @@ class Session:
         Raises:
             PellucidError: there is none, or it would be too large to send.
         """
-        said = json.dumps(self.get(ask), ensure_ascii=False, allow_nan=False).encode()
+        said = json_text(self.get(ask), ensure_ascii=False).encode()
         if len(said) > LARGEST_RESPONSE:
             raise PellucidError(
                 f"the answer would have {len(said) / 1e6:.1f} MB, and at most "

@@ -39,6 +39,7 @@ from pellucid.checkpoints.huggingface.adapter_layers import (
 )
 from pellucid.checkpoints.huggingface.directory import read_json, read_tensors
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.json_text import json_text
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
@@ -124,7 +125,7 @@ def write_adapter(
         base=base,
     )
     write_table(folder, table)
-    metadata = {"format": "pt", _BLOCKS: json.dumps(blocks)} if blocks else {"format": "pt"}
+    metadata = {"format": "pt", _BLOCKS: json_text(blocks)} if blocks else {"format": "pt"}
     file = folder / ADAPTER_WEIGHTS
     cast("Any", safetensors.torch).save_file(written, file, metadata=metadata)
     # the library lets nobody else read what it writes; the directory is for others too

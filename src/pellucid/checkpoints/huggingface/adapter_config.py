@@ -7,7 +7,6 @@ attribute that no line here names is refused unless it is off.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, cast
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table
 from pellucid.errors import CheckpointError
+from pellucid.json_text import json_text
 
 ADAPTER_CONFIG = "adapter_config.json"
 
@@ -125,7 +125,7 @@ def describe_adapter(
 
 def write_table(folder: Path, table: Table) -> None:
     """Write the file."""
-    text = json.dumps(table, indent=2) + "\n"
+    text = json_text(table, indent=2) + "\n"
     (folder / ADAPTER_CONFIG).write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,6 @@ weights started may differ: they do not change what a trained model computes.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from pellucid.checkpoints.huggingface.family import Family, Found, Unfit, altern
 from pellucid.checkpoints.huggingface.names import Source, source_of
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.json_text import json_text
 
 #: More differences than any comparison finds: a family that cannot say the model at all.
 _FAR = 1000
@@ -115,7 +115,7 @@ def _renamed(
 
 
 def _write_json(file: Path, table: Table) -> None:
-    file.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    file.write_text(json_text(table, indent=2) + "\n", encoding="utf-8")
 
 
 def _differences(

@@ -20,6 +20,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.errors import ConfigError, RunError
+from pellucid.json_text import json_text
 from pellucid.model import Transformer, adapters, assemble, merged
 from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import Run, fill, load
@@ -92,7 +93,7 @@ def teacher_of(given: Given) -> Teacher:
     model = _plain(opened)
     found = sha256_of(model.state_dict())
     if known is None:
-        write_text(note, json.dumps({"checkpoint": str(opened.checkpoint), "sha256": found}))
+        write_text(note, json_text({"checkpoint": str(opened.checkpoint), "sha256": found}))
     elif known["sha256"] != found:
         raise RunError(
             f"objective.teacher: the weights at {opened.checkpoint} are not those that this run "

@@ -1,0 +1,55 @@
+"""JSON as we write it: a number that is not finite never stands bare in it.
+
+Comes in: values. Goes out: text that every JSON parser reads. It does not know where it goes.
+
+JSON has no NaN and no infinity. Here they are the texts "nan", "inf" and "-inf", which Python's
+`float` and the page read back as the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+
+def json_text(
+    value: object,
+    *,
+    indent: int | None = None,
+    ensure_ascii: bool = True,
+    sort_keys: bool = False,
+    default: Callable[[Any], Any] | None = None,
+) -> str:
+    """`json.dumps(value)`, with a text for each number that is not finite.
+
+    >>> json_text({"loss": float("nan"), "norms": [1.0, float("-inf")]})
+    '{"loss": "nan", "norms": [1.0, "-inf"]}'
+    """
+
+    def write(tree: object) -> str:
+        return json.dumps(
+            tree,
+            indent=indent,
+            ensure_ascii=ensure_ascii,
+            sort_keys=sort_keys,
+            default=default,
+            allow_nan=False,
+        )
+
+    try:
+        return write(value)
+    except ValueError:  # rare, so that only then the tree is walked
+        return write(_named(value))
+
+
+def _named(tree: object) -> object:
+    if isinstance(tree, float):
+        return tree if math.isfinite(tree) else str(float(tree))
+    if isinstance(tree, dict):
+        items = cast("dict[Any, object]", tree).items()
+        return {_named(key): _named(value) for key, value in items}
+    if isinstance(tree, list | tuple):
+        return [_named(item) for item in cast("list[object]", tree)]
+    return tree

@@ -1,0 +1,113 @@
+"""A run is sealed: each checkpoint says by which config and which plan it came about.
+
+Comes in: a config and a plan. Goes out: what a checkpoint holds of them, and what has changed
+since. It does not know what a change means.
+
+The digests are over values: a file that was only written anew, in another order or with other
+spaces, is the same config.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pellucid import config
+from pellucid.config import decode, encode
+from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
+from pellucid.training import Event, Started
+
+#: How long a run is to be: the one key that a flag of its own may change.
+LENGTH = "plan.total_steps"
+#: How a value that is not there is written.
+_ABSENT = "nothing"
+#: Of a value in a message: a list of files may have thousands.
+_LONGEST = 100
+
+
+class Change(NamedTuple):
+    """A key, its value in the run so far, and the value from here on."""
+
+    key: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: the run has {_short(self.before)}, here is {_short(self.now)}"
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+
+
+def seal(run: config.Run, plan: config.Plan) -> dict[str, Any]:
+    """What a checkpoint holds: the config, the plan, and the SHA-256 of the values of each."""
+    values = {"config": encode(run), "plan": encode(plan)}
+    return values | {"seal": {name: _digest(value) for name, value in values.items()}}
+
+
+def as_texts(run: config.Run, plan: config.Plan) -> tuple[tuple[str, str], ...]:
+    """The config and the plan as the event `Started` holds them."""
+    return ("config", json_text(encode(run))), ("plan", json_text(encode(plan)))
+
+
+def sealed_at_start(events: Sequence[Event]) -> dict[str, Any] | None:
+    """What a run without a checkpoint was started with; None where nobody wrote that down."""
+    started = next((event for event in reversed(events) if isinstance(event, Started)), None)
+    if started is None or not started.sealed:
+        return None
+    values = {name: json.loads(text) for name, text in started.sealed}
+    return values | {"seal": {name: _digest(value) for name, value in values.items()}}
+
+
+def is_sealed(state: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint says by which config and plan it came about; those of 0.1 do not."""
+    return {"seal", "config", "plan"} <= state.keys()
+
+
+def changes_since(
+    sealed: Mapping[str, Any], run: config.Run, plan: config.Plan
+) -> tuple[Change, ...]:
+    """The keys by which a config and a plan differ from those of a checkpoint."""
+    now = seal(run, plan)
+    if sealed["seal"] == now["seal"]:
+        return ()
+    return (
+        *_differences("", _as_now(config.Run, sealed["config"]), now["config"]),
+        *_differences("plan", _as_now(config.Plan, sealed["plan"]), now["plan"]),
+    )
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json_text(value, sort_keys=True).encode()).hexdigest()
+
+
+def _as_now(kind: type[Any], values: Any) -> Any:
+    """As this version writes it: a key that came later with a default is no change."""
+    try:
+        return encode(decode(kind, values))
+    except ConfigError:
+        return values
+
+
+def _differences(name: str, before: Any, now: Any) -> Iterator[Change]:
+    old, new = dict(_flat(name, before)), dict(_flat(name, now))
+    for key in dict.fromkeys((*old, *new)):
+        if key not in old or key not in new or old[key] != new[key]:
+            then, here = (repr(side[key]) if key in side else _ABSENT for side in (old, new))
+            yield Change(key, then, here)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Nested tables as keys with dots: training.batch_size, and what it is."""
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            yield from _flat(f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in cast("Any", value)):
+        for place, inner in enumerate(cast("list[Any]", value)):
+            yield from _flat(f"{name}[{place}]", inner)
+    else:
+        yield name, value

@@ -1,0 +1,345 @@
+"""A run is sealed: what departs from it is refused or recorded, what a crash left is mended."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+import torch
+
+from pellucid import runs
+from pellucid.checkpoints import load, save
+from pellucid.cli.main import main
+from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.runs import RunFolder, read_events
+from pellucid.training import (
+    CheckpointSaved,
+    Drifted,
+    Evaluated,
+    Event,
+    Finished,
+    Noticed,
+    Resumed,
+    Sampled,
+    Vitals,
+)
+from support.tiny import train_tiny
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> RunFolder:
+    """A copy of a finished run, gone back to step 8 of 12."""
+    shutil.copytree(trained, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    shutil.rmtree(folder.shelf.path(12))
+    folder.shelf.rewind(folder.shelf.path(8))
+    return folder
+
+
+def resume(folder: RunFolder, **choices: object) -> list[Event]:
+    """What the resumed run records, from `Resumed` on."""
+    runs.resume(folder.path, show=False, **choices)  # pyright: ignore[reportArgumentType]
+    events = read_events(folder.metrics)
+    last = max(i for i, event in enumerate(events) if isinstance(event, Resumed))
+    return events[last:]
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Noticed)]
+
+
+def test_every_key_that_departs_is_named_with_both_values(run: RunFolder) -> None:
+    edit(run.config, "batch_size = 4", "batch_size = 2")
+    edit(run.config, "seed = 1337", "seed = 7")
+    edit(run.plan, '"precision": "float32"', '"precision": "bfloat16"')
+    before = run.metrics.read_bytes()
+    with pytest.raises(RunError) as refusal:
+        runs.resume(run.path, show=False)
+    message = str(refusal.value)
+    assert "training.batch_size: the run has 4, here is 2" in message
+    assert "seed: the run has 1337, here is 7" in message
+    assert "plan.precision: the run has 'float32', here is 'bfloat16'" in message
+    assert "--allow-drift" in message
+    assert run.metrics.read_bytes() == before
+
+
+def test_a_change_of_kind_names_what_came_and_what_went(run: RunFolder) -> None:
+    new = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0.9, "l2": 0.0}
+    table = tomllib.loads(run.config.read_text()) | {"optimiser": new}
+    run.config.write_text(tomli_w.dumps(table))
+    with pytest.raises(RunError, match=r"optimiser\.kind: .*'SGD'.*optimiser\.l2: .*nothing"):
+        runs.resume(run.path, show=False)
+
+
+def test_a_file_that_was_only_written_anew_is_no_change(run: RunFolder) -> None:
+    run.config.write_text("# mine\n" + run.config.read_text().replace(" = ", "   =  "))
+    run.plan.write_text(json.dumps(dict(reversed(json.loads(run.plan.read_text()).items()))))
+    assert not any(isinstance(event, Drifted) for event in resume(run))
+
+
+def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(run.config, "final = 0.0", "final = 0.5")
+    assert main(["train", "--resume", str(run.path), "--no-vitals"]) == 2
+    capsys.readouterr()
+    assert main(["train", "--resume", str(run.path), "--no-vitals", "--allow-drift"]) == 0
+    shown = capsys.readouterr().out
+    assert "from step 8 on, changed: schedule.final is 0.5, was 0.0" in shown
+    drift = Drifted(step=8, changes=(("schedule.final", "0.0", "0.5"),))
+    assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
+    for path in (run.path, run.shelf.path(8)):  # after the change, and where it was allowed
+        runs.resume(path, show=False)
+    assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
+    edit(run.config, "final = 0.5", "final = 0.25")
+    with pytest.raises(RunError, match=r"up to step-12.*schedule\.final: the run has 0\.5"):
+        runs.resume(run.path, show=False)
+
+
+def test_a_run_without_a_checkpoint_is_sealed_too(run: RunFolder) -> None:
+    shutil.rmtree(run.shelf.folder)
+    edit(run.config, "batch_size = 4", "batch_size = 2")
+    with pytest.raises(RunError, match=r"up to the start: training\.batch_size"):
+        runs.resume(run.path, show=False)
+
+
+def test_steps_make_a_run_longer_and_shorter_without_more_words(run: RunFolder) -> None:
+    events = resume(run, steps=14)
+    assert events[-1].step == 14
+    assert Drifted(step=8, changes=(("plan.total_steps", "12", "14"),)) in events
+    assert main(["train", "--resume", str(run.path), "--steps", "16", "--no-vitals"]) == 0
+    assert run.shelf.latest().name == "step-16"
+    with pytest.raises(ConfigError, match=r"--steps 5: the run has done 16 updates"):
+        runs.resume(run.path, steps=5, show=False)
+
+
+def test_a_length_edited_by_hand_is_refused_with_the_flag_for_it(run: RunFolder) -> None:
+    edit(run.plan, '"total_steps": 12', '"total_steps": 14')
+    with pytest.raises(RunError, match=r"plan\.total_steps.*pass --steps N to train longer"):
+        runs.resume(run.path, show=False)
+
+
+def test_runs_of_the_first_version_resume_with_one_line(run: RunFolder) -> None:
+    path = run.shelf.path(8)
+    whole = load(path)
+    state = {key: value for key, value in whole.state.items() if key not in ("seal", "generators")}
+    shutil.rmtree(path)
+    save(path, type(whole)(whole.model, whole.optimiser, whole.random, state))
+    edit(run.config, "keep_checkpoints = 2", "keep_checkpoints = 5")
+    (line,) = texts(resume(run))
+    assert "kept no digest" in line
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (b'{"event": "Logged", "step": 1', "cut short by a crash: its 29 bytes"),
+        (b"\0" * 4096, "ended in 4,096 zero bytes"),
+        (b'{"event": "Log\xc3' + b"\0" * 7, "its 22 bytes, 7 of them zero"),
+        (b'{"event": "Lo' + b"\0" * 7 + b"\n", "its 20 bytes, 7 of them zero"),
+    ],
+    ids=["torn", "zeros", "both", "zeros and a line"],
+)
+def test_what_a_crash_left_of_a_line_is_cut_off_and_said(
+    run: RunFolder, tail: bytes, words: str
+) -> None:
+    whole = read_events(run.metrics)
+    run.metrics.write_bytes(run.metrics.read_bytes() + tail)
+    assert read_events(run.metrics) == whole  # whoever reads it meanwhile
+    (line,) = texts(resume(run))
+    assert words in line
+    assert b"\0" not in run.metrics.read_bytes()
+
+
+def test_a_last_line_that_lacks_only_its_end_is_kept(run: RunFolder) -> None:
+    run.metrics.write_bytes(run.metrics.read_bytes().removesuffix(b"\n"))
+    assert texts(resume(run)) == []
+
+
+def test_a_gap_in_the_steps_is_said_once(run: RunFolder) -> None:
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    first = [line for line in lines if '"Logged"' in line][1]
+    run.metrics.write_text("".join(line for line in lines if line != first))
+    assert texts(resume(run)) == ["metrics.jsonl holds nothing of update 4"]
+    runs.resume(run.shelf.path(8), show=False)
+    assert len(texts(read_events(run.metrics))) == 1
+
+
+def recorded(folder: RunFolder) -> list[tuple[str, int]]:
+    """The events that a run has however often it is stopped."""
+    always = [e for e in read_events(folder.metrics) if not isinstance(e, Resumed | Vitals)]
+    return [(type(event).__name__, event.step) for event in always]
+
+
+def test_no_event_is_recorded_twice(trained: Path, run: RunFolder) -> None:
+    whole = recorded(RunFolder(trained))
+    resume(run)
+    assert recorded(run) == whole
+    shutil.rmtree(run.shelf.folder)
+    resume(run)  # from the start, where step 0 is judged again
+    assert recorded(run) == whole
+    starts = [e for e in read_events(run.metrics) if e.step == 0]
+    assert len([e for e in starts if isinstance(e, Evaluated | Sampled)]) == 2
+
+
+def test_a_finished_run_that_is_resumed_records_nothing(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    metrics = RunFolder(tmp_path / "run").metrics
+    heard: list[Event] = []
+    runs.resume(tmp_path / "run", show=False, observers=[heard.append])
+    assert metrics.read_bytes() == RunFolder(trained).metrics.read_bytes()
+    assert [type(event) for event in heard] == [Resumed, Finished]
+
+
+def test_a_checkpoint_whose_line_was_lost_is_recorded(run: RunFolder) -> None:
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    kept = [li for li in lines if not ('"CheckpointSaved"' in li and '"step": 8,' in li)]
+    run.metrics.write_text("".join(kept))
+    resume(run)
+    steps = [e.step for e in read_events(run.metrics) if isinstance(e, CheckpointSaved)]
+    assert steps == [4, 8, 12]
+
+
+def test_the_record_is_on_disk_before_the_checkpoint_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    synced: list[tuple[int, int]] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", note)
+    train_tiny(tmp_path / "run", steps=4)
+    folder = RunFolder(tmp_path / "run")
+    lines = folder.metrics.read_bytes().splitlines(keepends=True)
+    saved = next(i for i, line in enumerate(lines) if b"CheckpointSaved" in line)
+    before, after = (sum(map(len, lines[:n])) for n in (saved, saved + 1))
+    inode = folder.metrics.stat().st_ino
+    weights = (folder.shelf.path(4) / "model.safetensors").stat()
+    assert synced.index((inode, before)) < synced.index((weights.st_ino, weights.st_size))
+    assert (inode, after) in synced
+
+
+def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
+    trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    file = folder.shelf.path(12) / "optimiser.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    events = resume(folder)
+    (line,) = texts(events)
+    assert line.startswith("step-12 is left out (")
+    assert "optimiser.safetensors is damaged" in line
+    assert line.endswith("goes on from step-8, and 4 steps are done again")
+    ends = [load(RunFolder(place).shelf.latest()) for place in (trained, folder.path)]
+    assert all(torch.equal(ends[0].model[k], ends[1].model[k]) for k in ends[0].model)
+    for step in folder.shelf.steps():
+        (folder.shelf.path(step) / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="no other checkpoint is whole"):
+        runs.resume(folder.path, show=False)
+
+
+@pytest.mark.parametrize("name", ["../../other", "/etc", "step-8/..", ".", "step-08", "outside"])
+@pytest.mark.parametrize("mark", ["latest", "best"])
+def test_latest_and_best_name_a_folder_of_this_run_alone(
+    run: RunFolder, tmp_path: Path, mark: str, name: str
+) -> None:
+    shutil.copytree(run.shelf.path(8), tmp_path / "elsewhere")
+    if name == "outside":
+        name = "step-99"
+        (run.shelf.folder / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (run.shelf.folder / mark).write_text(name)
+    with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+        run.shelf.latest() if mark == "latest" else run.shelf.best()
+    if mark == "latest":
+        with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+            runs.resume(run.path, show=False)
+    assert 99 not in run.shelf.steps()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"\n"])
+def test_a_mark_that_a_crash_emptied_stands_for_the_newest(run: RunFolder, content: bytes) -> None:
+    (run.shelf.folder / "latest").write_bytes(content)
+    assert run.shelf.latest() == run.shelf.path(8)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"8": {"upd',
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in (b"[]", b'{"8": 3}', b"\xff\0")),
+    ],
+)
+def test_damaged_windows_of_vital_signs_never_stop_a_resume(
+    run: RunFolder, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.path / "vitals.json").write_bytes(content)
+    assert main(["train", "--resume", str(run.path)]) == 0
+    assert capsys.readouterr().out.count("note: vitals.json cannot be read") == 1
+
+
+def draw_while_judging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Code of the user's that draws from Python's and NumPy's generators in every update."""
+    from pellucid.training import Job
+
+    drawn: list[float] = []
+    batch_of = Job.batch_of
+
+    def judged(job: Job, step: int) -> object:
+        drawn.append(random.random() + float(np.random.rand()))
+        return batch_of(job, step)
+
+    monkeypatch.setattr(Job, "batch_of", judged)
+    return drawn
+
+
+def test_what_code_of_the_users_draws_is_the_same_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = draw_while_judging(monkeypatch)
+    train_tiny(tmp_path / "run")
+    straight = drawn.copy()
+    assert len(set(straight)) == 12
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
+    assert drawn[12:] == straight[8:]
+    drawn.clear()
+    random.seed(3)
+    np.random.seed(3)
+    train_tiny(tmp_path / "again")  # whatever was drawn before
+    assert drawn == straight
+
+
+def test_training_leaves_the_callers_generators_as_they_were(tmp_path: Path) -> None:
+    def draw() -> tuple[float, float, float]:
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    def begin() -> None:
+        random.seed(1)
+        np.random.seed(1)
+        torch.default_generator.manual_seed(1)
+
+    begin()
+    expected = draw()
+    begin()
+    train_tiny(tmp_path / "run", steps=1)
+    assert draw() == expected
+    begin()
+    runs.resume(tmp_path / "run", steps=2, show=False)
+    assert draw() == expected
