@@ -10,7 +10,7 @@ from typing import Any
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array
-from pellucid.maths.kinds import ArrayKind, Axes, Axis
+from pellucid.maths.kinds import ArrayKind, Axes
 
 Shape = tuple[int, ...]
 
@@ -23,9 +23,13 @@ class Lengths:
         self.lengths = dict(numbers)
         self.seen: dict[Axes, tuple[str, Shape]] = {}
 
-    def of(self, axis: Axis, seen: int) -> int:
-        """The length that an axis must have; what is seen where it is not known yet."""
-        return self.lengths.get(axis.name, seen)
+    def expected(self, axes: Axes, shape: Shape) -> Shape:
+        """The lengths that the named axes must have; those that are seen, where not known yet."""
+        known = dict(self.lengths)
+        return tuple(
+            1 if axis.or_one and length == 1 else known.setdefault(axis.name, length)
+            for axis, length in zip(axes.named, shape, strict=True)
+        )
 
     def take(self, name: str, axes: Axes, shape: Shape) -> None:
         """Learn from an array whose shape fits."""
@@ -64,13 +68,7 @@ def _check_shape(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
     if cut < 0 or (cut and not axes.leading):
         raise MathsError(f"{name} has shape {shape}; {_expected(axes, None, lengths)}")
     leading = lengths.leading if axes.leading and lengths.leading is not None else shape[:cut]
-    expected = (
-        *leading,
-        *(
-            1 if axis.or_one and length == 1 else lengths.of(axis, length)
-            for axis, length in zip(axes.named, shape[cut:], strict=True)
-        ),
-    )
+    expected = (*leading, *lengths.expected(axes, shape[cut:]))
     if shape != expected:
         raise MathsError(f"{name} has shape {shape}; {_expected(axes, expected, lengths)}")
     for axis, length in zip(axes.named, shape[cut:], strict=True):
@@ -82,7 +80,7 @@ def _check_shape(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
 
 def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
     leading = lengths.leading if axes.leading and lengths.leading is not None else ()
-    target = (*leading, *(lengths.of(axis, 1) for axis in axes.named))
+    target = (*leading, *(lengths.lengths.get(axis.name, 1) for axis in axes.named))
     pairs = zip(reversed(shape), reversed(target), strict=False)
     if len(shape) > len(target) or any(mine not in (1, other) for mine, other in pairs):
         raise MathsError(

@@ -74,7 +74,12 @@ def batch_norm_grad(
     return dx, over_tokens(grad * unit), over_tokens(grad)
 
 
+def _not_constant(var: Array, eps: float) -> None:
+    checks.not_zero(**{"var + eps": var + eps})
+
+
 @equation(
+    _not_constant,
     x="... features",
     gain="features",
     bias="features",

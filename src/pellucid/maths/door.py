@@ -128,7 +128,7 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
                 return _leave(entered, body(**entered.arguments))  # pyright: ignore[reportCallIssue]
         except MathsError as refusal:
             raise MathsError(f"{name}: {refusal}") from None
-        except ArithmeticError as error:
+        except (ArithmeticError, MemoryError) as error:
             raise MathsError(f"{name}: its arguments are out of range: {error}") from error
 
     door.__module__ = "pellucid.maths"

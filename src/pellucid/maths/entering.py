@@ -6,6 +6,7 @@ formula can take, or a `MathsError`. It does not know any formula.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,31 +88,36 @@ def _of_one_library(given: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict[
     came = {name: x for name, x in given.items() if is_array(x)}
     for name, x in came.items():
         check_array(name, x, kinds[name])
-    first = next(iter(came), None)
-    for name, x in came.items():
-        for what, of in (("library", _library), ("device", _device)):
-            if of(x) != of(came[first]):
-                raise MathsError(
-                    f"{name} is of {of(x)} and {first} of {of(came[first])}; all arrays must be of"
-                    f" one {what}"
-                )
+    _check_one(came, _library, "library")
+    _check_one(came, _device, "device")
     read: dict[str, Array] = {}
     for name, x in given.items():
         if name in came:
-            read[name] = np.asarray(x) if isinstance(x, np.generic) else x
+            # a NumPy scalar is an array without axes
+            read[name] = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
             continue
         read[name] = from_python(name, x, kinds[name])
         check_array(name, read[name], kinds[name])
-        if first is not None:
+        if came:
             read[name] = _like(read[name], came, kinds)
     return read
+
+
+def _check_one(came: dict[str, Array], what_of: Callable[[Array], str], what: str) -> None:
+    """Refuse arrays of two libraries, or on two devices."""
+    places = {name: what_of(x) for name, x in came.items()}
+    first = next(iter(places), "")
+    for name, place in places.items():
+        if place != places[first]:
+            raise MathsError(
+                f"{first} is of {places[first]} and {name} of {place}; arrays must be of one {what}"
+            )
 
 
 def _like(x: Array, came: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
     """A NumPy array that was a list, as an array like those that came."""
     xp = namespace(*came.values())
-    device = device_of(next(iter(came.values())))
-    made = xp.asarray(x, device=device)
+    made = xp.asarray(x, device=device_of(next(iter(came.values()))))
     common = _common_float(xp, came, kinds)
     return xp.astype(made, common) if x.dtype.kind == "f" and common is not None else made
 

@@ -10,7 +10,6 @@ of them, and nothing broadcasts unless its kind says so. An axis has at least on
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 
@@ -37,11 +36,12 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Which numbers are meant: above `above`, at least `least`, at most `most`."""
+    """Which numbers are meant."""
 
     above: float | None = None
     least: float | None = None
     most: float | None = None
+    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +122,7 @@ COST = Number(infinite=True)
 ABOVE_ONE = Number(range=Range(above=1))
 AT_LEAST_ONE = Number(range=Range(least=1))
 FRACTION = Number(range=Range(least=0, most=1))
+BELOW_ONE = Number(range=Range(least=0, below=1))
 #: In (0, 1].
 SHARE = Number(range=Range(above=0, most=1))
 COUNT = Number(range=Range(least=1), whole=True)
@@ -210,9 +211,13 @@ def truths(axes: str) -> Truths:
 
 def in_range(x: float, range: Range) -> bool:
     """Whether a number is meant; nan never is."""
-    above = range.above is None or x > range.above
-    least = range.least is None or x >= range.least
-    return above and least and (range.most is None or x <= range.most) and not math.isnan(x)
+    return (
+        (range.above is None or x > range.above)
+        and (range.least is None or x >= range.least)
+        and (range.most is None or x <= range.most)
+        and (range.below is None or x < range.below)
+        and x == x
+    )
 
 
 def describe(range: Range) -> str:
@@ -227,4 +232,6 @@ def describe(range: Range) -> str:
         words.append(f"at least {least:g}")
     if most is not None:
         words.append(f"at most {most:g}")
+    if range.below is not None:
+        words.append(f"less than {range.below:g}")
     return " and ".join(words)

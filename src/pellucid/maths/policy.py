@@ -132,7 +132,7 @@ def grpo_advantages(rewards: Array, *, eps: float) -> Array:
 
     Args:
         rewards: (..., samples), at least two. Returns like it.
-        eps: at least 0; with 0 a group whose rewards are all the same gives nan.
+        eps: at least 0; with 0 a group whose rewards are all the same is refused.
     Fails:
         It has another optimum than the reward has: where nearly all answers are good the spread is
         small, and the pull away from the reference grows without end.

@@ -24,7 +24,7 @@ _NARROW = ("float16", "bfloat16", "float8_")
 
 def is_array(x: Any) -> bool:
     """Whether x is an array of a library that `maths` takes."""
-    return array_api_compat.is_array_api_obj(x)
+    return array_api_compat.is_array_api_obj(x)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def is_narrow(dtype: Any) -> bool:
@@ -46,7 +46,7 @@ def read_number(name: str, x: Any, kind: Number) -> Any:
     if not in_range(x, kind.range):
         words = describe(kind.range)
         raise MathsError(f"{name} must be {words or needed}, was {x}")
-    if math.isinf(x) and not kind.infinite:
+    if x in (math.inf, -math.inf) and not kind.infinite:
         raise MathsError(f"{name} must be finite, was {x}")
     if kind.even and x % 2:
         raise MathsError(f"{name} must be even, was {x}")
@@ -57,7 +57,7 @@ def read_flag(name: str, x: Any) -> bool:
     """True or False."""
     if not isinstance(x, bool | np.bool_):
         raise MathsError(f"{name} is {told(x)}; it must be True or False")
-    return bool(x)
+    return bool(x)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_word(name: str, x: Any, kind: Words) -> str:
@@ -101,7 +101,7 @@ def _entries(x: Any) -> Iterator[Any]:
 
 def check_array(name: str, x: Array, kind: ArrayKind) -> None:
     """Refuse an array whose dtype, or whose layout in memory, is not meant."""
-    if isinstance(x, np.matrix | np.ma.MaskedArray):
+    if isinstance(x, np.ma.MaskedArray):
         raise MathsError(f"{name} is {told(x)}; it must be a plain array: convert it first")
     if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
         raise MathsError(f"{name} is {x.layout}; it must be dense: convert it first")

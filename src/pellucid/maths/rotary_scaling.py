@@ -137,7 +137,13 @@ def llama3_frequencies(
     return _interpolated_but(frequencies, kept, factor)
 
 
+def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
+    if beta_slow > beta_fast:
+        raise MathsError(f"beta_slow is {beta_slow}; it has to be at most beta_fast, {beta_fast}")
+
+
 @equation(
+    _slow_below_fast,
     frequencies="pairs",
     factor=POSITIVE,
     original_length=COUNT,

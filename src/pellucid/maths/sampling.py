@@ -43,8 +43,11 @@ def keep_top_p(logits: Array, p: float) -> Array:
 
     y_i = x_i where the sum of all shares larger than p_i is below p, -inf elsewhere
 
+    The likeliest token stays for every p, for 0 too.
+
     Args:
         logits: (..., classes). Returns the same shape.
+        p: in [0, 1].
     Fails:
         Where the model is unsure, p lets thousands of unlikely tokens through.
     Raises:

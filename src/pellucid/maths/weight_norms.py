@@ -102,7 +102,11 @@ def _stretch(w: Array, u: Array, v: Array) -> Array:
     return u[..., None, :] @ w @ v[..., None]
 
 
-@equation(w="... rows columns", u="... rows", v="... columns")
+def _some_stretch(w: Array, u: Array, v: Array) -> None:
+    checks.not_zero(**{"u^T w v": _stretch(w, u, v)})
+
+
+@equation(_some_stretch, w="... rows columns", u="... rows", v="... columns")
 def spectral_norm(w: Array, u: Array, v: Array) -> Array:
     """A matrix that stretches nothing: divided by its largest singular value.
 
