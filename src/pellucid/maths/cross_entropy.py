@@ -61,10 +61,9 @@ def cross_entropy(
     """
     xp = namespace(logits)
     y = _smoothed(logits, targets, label_smoothing)
-    log_z = logsumexp(logits)
-    # 0 * -inf would be nan: a class that is masked out and not the target costs nothing
-    weighted = y * xp.where(y > 0, logits, xp.zeros_like(logits))
-    return log_z - xp.sum(weighted, axis=-1) + z_loss * log_z**2
+    # a class that is masked out and not the target costs nothing
+    loss = -xp.sum(times(y, log_softmax(logits)), axis=-1)
+    return loss + z_loss * logsumexp(logits) ** 2 if z_loss else loss
 
 
 @equation(cross_entropy)

@@ -29,6 +29,8 @@ from pellucid.maths.reading import (
 
 #: Beyond these, products of three or four numbers leave float32: they are computed in float64.
 _SMALL, _LARGE = 1e-9, 1e9
+#: Numbers below this, or above its inverse, are none in float32.
+_LEAST_FLOAT32 = 1e-37
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def enter(given: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any
     xp = namespace(*arrays.values())
     lengths = check_axes(arrays, array_kinds, numbers)
     came = _common_float(xp, arrays, array_kinds)
-    arrays, computed = _widened(xp, arrays, array_kinds, came)
+    arrays, computed = _widened(xp, arrays, array_kinds, came, list(numbers.values()))
     arrays = {
         name: _of_value(name, x, array_kinds[name], lengths, xp, came) for name, x in arrays.items()
     }
@@ -135,7 +137,7 @@ def _common_float(xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind]
     dtypes = [x.dtype for name, x in arrays.items() if _floating(xp, x, kinds[name])]
     if all(dtype == dtypes[0] for dtype in dtypes):
         return dtypes[0] if dtypes else None
-    return xp.result_type(*dtypes)
+    return xp.result_type(*(xp.float32 if is_narrow(dtype) else dtype for dtype in dtypes))
 
 
 def _floating(xp: Any, x: Array, kind: ArrayKind) -> bool:
@@ -143,7 +145,7 @@ def _floating(xp: Any, x: Array, kind: ArrayKind) -> bool:
 
 
 def _widened(
-    xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind], came: Any
+    xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind], came: Any, numbers: list[Any]
 ) -> tuple[dict[str, Array], Any]:
     """Floats in one type: that which came, float32 where it is narrower, or float64 at extremes."""
     if came is None:
@@ -153,7 +155,10 @@ def _widened(
     cast = {name: _cast(xp, x, wide) for name, x in of_float.items()}
     if wide == xp.float32 and _has_float64(xp, next(iter(cast.values()))):
         extremes = [reach(x) for x in cast.values() if has_values(x) and 0 not in x.shape]
-        if any(least < _SMALL or largest > _LARGE for least, largest in extremes):
+        if any(least < _SMALL or largest > _LARGE for least, largest in extremes) or any(
+            isinstance(x, float) and x and not _LEAST_FLOAT32 < abs(x) < 1 / _LEAST_FLOAT32
+            for x in numbers
+        ):
             wide = xp.float64
             cast = {name: _cast(xp, x, wide) for name, x in of_float.items()}
     return {**arrays, **cast}, wide
