@@ -122,9 +122,9 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
         arguments = declared.bind(args, kwargs)
         try:
             entered = enter(arguments, declared.kinds, declared.defaults)
-            for need, needed in declared.needs.items():
-                need(**{argument: entered.arguments[argument] for argument in needed})
             with _quiet(entered):
+                for need, needed in declared.needs.items():
+                    need(**{argument: entered.arguments[argument] for argument in needed})
                 return _leave(entered, body(**entered.arguments))  # pyright: ignore[reportCallIssue]
         except MathsError as refusal:
             raise MathsError(f"{name}: {refusal}") from None
@@ -146,9 +146,9 @@ def _leave(entered: Entered, results: Any) -> Any:
     if isinstance(results, tuple):
         return tuple(_leave(entered, result) for result in results)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     _refuse_nan(entered, results)
-    if entered.came == entered.computed or results.dtype != entered.computed:
+    if entered.input_dtype == entered.dtype or results.dtype != entered.dtype:
         return results
-    return entered.xp.astype(results, entered.came)
+    return entered.xp.astype(results, entered.input_dtype)
 
 
 def _refuse_nan(entered: Entered, result: Array) -> None:

@@ -35,46 +35,49 @@ _LEAST_FLOAT32 = 1e-37
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """Arguments as the formula takes them; the floating type that came, and the one computed in."""
+    """Arguments as the formula takes them; the floating type that came, and that of the formula."""
 
     arguments: dict[str, Any]
     xp: Any = None
-    came: Any = None
-    computed: Any = None
+    input_dtype: Any = None
+    dtype: Any = None
     holds_nan: bool = False
 
 
-def enter(given: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any]) -> Entered:
+def enter(values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any]) -> Entered:
     """All arguments, checked and converted."""
     numbers: dict[str, Any] = {}
     array_kinds: dict[str, ArrayKind] = {}
     for name, kind in kinds.items():
-        if given[name] is None and name in defaults and defaults[name] is None:
-            numbers[name] = None
-            continue
         if isinstance(kind, Either):
-            kind = kind.array if _like_array(given[name]) else kind.number
-        if isinstance(kind, Number):
-            numbers[name] = read_number(name, given[name], kind)
-        elif isinstance(kind, Flag):
-            numbers[name] = read_flag(name, given[name])
-        elif isinstance(kind, Words):
-            numbers[name] = read_word(name, given[name], kind)
+            kind = kind.array if _like_array(values[name]) else kind.number
+        if values[name] is None and defaults.get(name, kind) is None:
+            numbers[name] = None
+        elif isinstance(kind, Number | Flag | Words):
+            numbers[name] = _read(name, values[name], kind)
         else:
             array_kinds[name] = kind
     if not array_kinds:
         return Entered(numbers)
-    arrays = _of_one_library({name: given[name] for name in array_kinds}, array_kinds)
+    arrays = _of_one_library({name: values[name] for name in array_kinds}, array_kinds)
     xp = namespace(*arrays.values())
     lengths = check_axes(arrays, array_kinds, numbers)
-    came = _common_float(xp, arrays, array_kinds)
-    arrays, computed = _widened(xp, arrays, array_kinds, came, list(numbers.values()))
-    arrays = {
-        name: _of_value(name, x, array_kinds[name], lengths, xp, came) for name, x in arrays.items()
-    }
-    values = {**numbers, **arrays}
+    input_dtype = _common_float(xp, arrays, array_kinds)
+    arrays, dtype = _widened(xp, arrays, array_kinds, input_dtype, list(numbers.values()))
+    for name, kind in array_kinds.items():
+        arrays[name] = _checked(name, arrays[name], kind, lengths, narrow=is_narrow(input_dtype))
     holds_nan = any(has_nan(x) for name, x in arrays.items() if _may_hold_nan(array_kinds[name]))
-    return Entered({name: values[name] for name in kinds}, xp, came, computed, holds_nan)
+    return Entered(numbers | arrays, xp, input_dtype, dtype, holds_nan)
+
+
+def _read(name: str, value: Any, kind: Number | Flag | Words) -> Any:
+    match kind:
+        case Number():
+            return read_number(name, value, kind)
+        case Flag():
+            return read_flag(name, value)
+        case Words():
+            return read_word(name, value, kind)
 
 
 def _may_hold_nan(kind: ArrayKind) -> bool:
@@ -85,42 +88,42 @@ def _like_array(x: Any) -> bool:
     return isinstance(x, list | tuple) or (is_array(x) and not isinstance(x, np.generic))
 
 
-def _of_one_library(given: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict[str, Array]:
+def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict[str, Array]:
     """Arrays alone: lists become arrays of the library, the width and the device of the others."""
-    came = {name: x for name, x in given.items() if is_array(x)}
-    for name, x in came.items():
+    ready = {name: x for name, x in values.items() if is_array(x)}
+    for name, x in ready.items():
         check_array(name, x, kinds[name])
-    _check_one(came, _library, "library")
-    _check_one(came, _device, "device")
+    _check_one(ready, _library, "library")
+    _check_one(ready, _device, "device")
     read: dict[str, Array] = {}
-    for name, x in given.items():
-        if name in came:
+    for name, x in values.items():
+        if name in ready:
             # a NumPy scalar is an array without axes
             read[name] = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
             continue
         read[name] = from_python(name, x, kinds[name])
         check_array(name, read[name], kinds[name])
-        if came:
-            read[name] = _like(read[name], came, kinds)
+        if ready:
+            read[name] = _like(read[name], ready, kinds)
     return read
 
 
-def _check_one(came: dict[str, Array], what_of: Callable[[Array], str], what: str) -> None:
+def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: str) -> None:
     """Refuse arrays of two libraries, or on two devices."""
-    places = {name: what_of(x) for name, x in came.items()}
+    places = {name: place_of(x) for name, x in ready.items()}
     first = next(iter(places), "")
     for name, place in places.items():
         if place != places[first]:
             raise MathsError(
-                f"{first} is of {places[first]} and {name} of {place}; arrays must be of one {what}"
+                f"{first} is of {places[first]} and {name} of {place}; arrays must be of one {sort}"
             )
 
 
-def _like(x: Array, came: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
-    """A NumPy array that was a list, as an array like those that came."""
-    xp = namespace(*came.values())
-    made = xp.asarray(x, device=device_of(next(iter(came.values()))))
-    common = _common_float(xp, came, kinds)
+def _like(x: Array, ready: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
+    """A NumPy array that was a list, as an array like the others."""
+    xp = namespace(*ready.values())
+    made = xp.asarray(x, device=device_of(next(iter(ready.values()))))
+    common = _common_float(xp, ready, kinds)
     return xp.astype(made, common) if x.dtype.kind == "f" and common is not None else made
 
 
@@ -129,11 +132,12 @@ def _library(x: Array) -> str:
 
 
 def _device(x: Array) -> str:
-    return str(device_of(x))
+    """Where x is; JAX moves arrays by itself, and does not say where it traces them."""
+    return "JAX" if _library(x) == "jax" else str(device_of(x))
 
 
 def _common_float(xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind]) -> Any:
-    """The floating type that the library makes of all that came."""
+    """The floating type that the library makes of all of them."""
     dtypes = [x.dtype for name, x in arrays.items() if _floating(xp, x, kinds[name])]
     if all(dtype == dtypes[0] for dtype in dtypes):
         return dtypes[0] if dtypes else None
@@ -145,12 +149,16 @@ def _floating(xp: Any, x: Array, kind: ArrayKind) -> bool:
 
 
 def _widened(
-    xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind], came: Any, numbers: list[Any]
+    xp: Any,
+    arrays: dict[str, Array],
+    kinds: dict[str, ArrayKind],
+    input_dtype: Any,
+    numbers: list[Any],
 ) -> tuple[dict[str, Array], Any]:
-    """Floats in one type: that which came, float32 where it is narrower, or float64 at extremes."""
-    if came is None:
+    """Floats in one type: the input's, float32 where it is narrower, or float64 at extremes."""
+    if input_dtype is None:
         return arrays, None
-    wide = xp.float32 if is_narrow(came) else came
+    wide = xp.float32 if is_narrow(input_dtype) else input_dtype
     of_float = {name: x for name, x in arrays.items() if _floating(xp, x, kinds[name])}
     cast = {name: _cast(xp, x, wide) for name, x in of_float.items()}
     if wide == xp.float32 and _has_float64(xp, next(iter(cast.values()))):
@@ -172,14 +180,17 @@ def _has_float64(xp: Any, x: Array) -> bool:
     return "jax" not in xp.__name__ and "mps" not in str(device_of(x))
 
 
-def _of_value(name: str, x: Array, kind: ArrayKind, lengths: Lengths, xp: Any, came: Any) -> Array:
-    """The array, its values looked at; ids in the type that the library indexes with."""
+def _checked(name: str, x: Array, kind: ArrayKind, lengths: Lengths, *, narrow: bool) -> Array:
+    """The array, its values looked at; whole numbers in a type that the library indexes with."""
     if isinstance(kind, Floats):
-        return check_floats(name, x, kind, narrow=is_narrow(came))
+        return check_floats(name, x, kind, narrow=narrow)
     if not isinstance(kind, Wholes):
         return x
-    below = None if kind.below is None else lengths.lengths[kind.below]
-    check_wholes(name, x, kind.range, below)
-    wide = x.dtype == xp.int64 or (x.dtype == xp.int32 and "torch" not in xp.__name__)
-    narrow = x.dtype in (xp.int8, xp.int16, xp.uint8, xp.uint16) and "torch" not in xp.__name__
-    return x if wide else xp.astype(x, xp.int32 if narrow else xp.int64)
+    check_wholes(name, x, kind.range, None if kind.below is None else lengths.lengths[kind.below])
+    xp = namespace(x)
+    if kind.below is not None and "torch" in xp.__name__:
+        return _cast(xp, x, xp.int64)
+    if x.dtype in (xp.int32, xp.int64):
+        return x
+    small = x.dtype in (xp.int8, xp.int16, xp.uint8, xp.uint16)
+    return _cast(xp, x, xp.int32 if small else xp.int64)
