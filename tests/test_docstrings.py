@@ -71,4 +71,5 @@ def test_door_of_a_room_holds_its_docstring_and_public_names_alone(room: str) ->
         for alias in node.names
     ]
     assert all(isinstance(node, ast.ImportFrom | ast.Assign) for node in rest)
-    assert sorted(imported) == sorted(public(room))
+    # `maths` also imports, under a private name, what puts its public names behind their door
+    assert sorted(name for name in imported if name[0] != "_") == sorted(public(room))

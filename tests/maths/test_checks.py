@@ -115,6 +115,53 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         "step must be at least 1, was 0",
     ),
+    "a rotation by angles of other places": (
+        lambda: maths.rotate(np.ones((5, 4)), np.ones((4, 2)), pairing="interleaved"),
+        r"rotate: angles has shape \(4, 2\); it must be \(5, 2\), that is \(time, pairs\)",
+    ),
+    "a rotation of more pairs than there are": (
+        lambda: maths.rotate(np.ones((5, 3)), np.ones((5, 2)), pairing="half_split"),
+        "angles are of 2 pairs; 3 features have 1",
+    ),
+    "an odd width of sines and cosines": (
+        lambda: maths.sinusoid(np.arange(3.0), d_model=5, base=1e4),
+        "sinusoid: d_model must be even, was 5",
+    ),
+    "a covariance below zero": (
+        lambda: maths.gaussian_kl_full(np.zeros(2), -np.eye(2), np.zeros(2), np.eye(2)),
+        "covariance has the eigenvalue -1; it must be positive definite",
+    ),
+    "a covariance that is not symmetric": (
+        lambda: maths.gaussian_kl_full(
+            np.zeros(2), np.eye(2), np.zeros(2), np.array([[1.0, 0.5], [0.0, 1.0]])
+        ),
+        "other_covariance is not symmetric",
+    ),
+    "arrays of two libraries": (
+        lambda: maths.swiglu(np.ones(2), torch.ones(2)),
+        "swiglu: gate is of numpy and up of torch; arrays must be of one library",
+    ),
+    "arrays on two devices": (
+        lambda: maths.swiglu(torch.ones(2), torch.ones(2, device="meta")),
+        "gate is of cpu and up of meta; arrays must be of one device",
+    ),
+    "rows of different lengths": (
+        lambda: maths.softmax([[1.0], [1.0, 2.0]]),
+        "softmax: x is a list whose rows differ in length",
+    ),
+    "a word": (lambda: maths.softmax("x"), "x is 'x'; it must be an array, a number, or a list"),
+    "a row of zeros that has no direction": (
+        lambda: maths.weight_norm(np.zeros((1, 2)), np.ones(1)),
+        "the length of a row of v is 0",
+    ),
+    "what comes to no number": (
+        lambda: maths.grpo_advantages(np.ones(3), eps=0.0),
+        "grpo_advantages: the result holds nan",
+    ),
+    "an infinite score": (
+        lambda: maths.softmax([np.inf, 0.0]),
+        "x holds inf; it must hold finite numbers, or -inf where masked",
+    ),
     "an id without a row": (
         lambda: maths.embedding(X, np.array([2])),
         "ids holds 2; it must hold numbers from 0 to 1",

@@ -159,11 +159,7 @@ def test_float32_stays_float32(name: str) -> None:
         assert value.dtype == (np.float32 if wide.dtype == np.float64 else wide.dtype)
 
 
-#: What torch cannot do in 16 bits on a CPU.
-NOT_IN_BFLOAT16 = {"gaussian_kl_full", "gaussian_kl_full_grad"}
-
-
-@pytest.mark.parametrize("name", sorted(set(ROWS) - NOT_IN_BFLOAT16))
+@pytest.mark.parametrize("name", ROWS)
 def test_bfloat16_stays_bfloat16_and_gives_numbers(name: str) -> None:
     row = ROWS[name]
     function = row.call(getattr(maths, name), row.options)

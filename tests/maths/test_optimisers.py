@@ -43,6 +43,22 @@ def test_newton_schulz_brings_every_singular_value_near_one(
     np.testing.assert_allclose(inside, np.diag(np.diag(inside)), atol=1e-6)
 
 
+def test_newton_schulz_does_to_singular_values_what_its_statement_says() -> None:
+    shares = np.concatenate((np.geomspace(1e-6, 1.06e-3, 40), np.geomspace(1.5e-3, 0.2, 40)))
+    # one more makes the Frobenius norm 1
+    before = np.append(shares, np.sqrt(1 - (shares**2).sum()))
+    after = np.diag(newton_schulz(np.diag(before), steps=5))
+    small, large = after[:40], after[40:]
+    assert ((large > 0.68) & (large < 1.21)).all(), large
+    assert (small < 0.5).all()
+    assert (small <= 485 * before[:40]).all()
+    assert small[-1] > 0.49
+    # a large matrix has such values: of a square one of 128, some stay below 1/2
+    matrix = np.random.default_rng(0).normal(size=(128, 128))
+    values = np.linalg.svd(newton_schulz(matrix, steps=5), compute_uv=False)
+    assert values.min() < 0.5
+
+
 def test_newton_schulz_of_a_batch_is_that_of_each_matrix() -> None:
     batch = np.random.default_rng(3).normal(size=(2, 5, 3))
     alone = np.stack([newton_schulz(matrix, steps=5) for matrix in batch])

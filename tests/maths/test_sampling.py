@@ -84,3 +84,11 @@ def test_a_repetition_penalty_divides_above_zero_and_multiplies_below() -> None:
     logits = np.array([3.0, -3.0, 3.0])
     lowered = repetition_penalty(logits, np.array([True, True, False]), 1.5)
     np.testing.assert_array_equal(lowered, [2.0, -4.5, 3.0])
+
+
+def test_the_likeliest_token_stays_for_every_p() -> None:
+    logits = np.array([[1.0, 3.0, 2.0], [5.0, -np.inf, 5.0]])
+    kept = np.isfinite(keep_top_p(logits, 0.0))
+    assert kept.sum(-1).tolist() == [1, 1]
+    assert (np.where(kept, logits, -np.inf).max(-1) == logits.max(-1)).all()
+    np.testing.assert_array_equal(keep_top_p(logits, 1e-9), keep_top_p(logits, 0.0))

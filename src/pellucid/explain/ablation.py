@@ -12,7 +12,7 @@ import torch
 from pellucid.errors import PellucidError
 from pellucid.explain.ends import wide
 from pellucid.explain.tracing import Trace
-from pellucid.maths import kl_divergence
+from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
 
 

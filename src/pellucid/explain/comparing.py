@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pellucid.explain.ends import wide
 from pellucid.explain.tracing import Trace
-from pellucid.maths import kl_divergence
+from pellucid.maths.divergences import kl_divergence
 from pellucid.text import Tokenizer
 
 

@@ -36,7 +36,7 @@ from pellucid.explain.passage import (
     scaled,
 )
 from pellucid.explain.stretches import Back, Stretch, Watch, apart, back, leaf, trained, walk
-from pellucid.maths import cross_entropy_grad
+from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.model.attention import split_heads
 from pellucid.typed import gradients, length

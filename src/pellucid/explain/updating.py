@@ -29,7 +29,7 @@ from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain.addresses import Shape
 from pellucid.explain.stretches import Watch, walk
-from pellucid.maths import newton_schulz
+from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import AdamW, Gate, assemble_optimiser, assemble_schedule, group
 from pellucid.runs import Run
 from pellucid.runs.folder import RunFolder, is_published

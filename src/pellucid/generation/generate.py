@@ -23,7 +23,7 @@ from pellucid.errors import PellucidError
 from pellucid.generation.reading import Reader
 from pellucid.generation.sampling import Sampling, choose, log_p_of
 from pellucid.generation.starts import start
-from pellucid.maths import repetition_penalty
+from pellucid.maths.sampling import repetition_penalty
 from pellucid.model import Encoded, Transformer
 from pellucid.text import Tokenizer
 from pellucid.typed import to_list

@@ -15,8 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.errors import ConfigError
-from pellucid.maths import keep_min_p, keep_top_p, softmax
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.sampling import keep_min_p, keep_top_p
+from pellucid.maths.softmax import softmax
 from pellucid.typed import to_numpy
 
 

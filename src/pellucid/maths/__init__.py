@@ -2,6 +2,9 @@
 
 Comes in: arrays (NumPy, PyTorch, JAX, CuPy, anything of the Python array API standard) and numbers.
 Goes out: arrays. It knows neither torch.nn nor config, and draws nothing at random.
+
+The names here go through the door, which refuses what is not meant (`pellucid.maths.door`). The
+modules hold the bare formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 """
 
 # fmt: off
@@ -41,6 +44,7 @@ from pellucid.maths.divergences import (
     entropy_of_logits_grad, jensen_shannon, jensen_shannon_grad, kl_divergence,
     kl_divergence_grad, relative_entropy, relative_entropy_grad,
 )
+from pellucid.maths.door import open_door as _open_door
 from pellucid.maths.error_function import erf, erf_grad
 from pellucid.maths.gaussian_kl import (
     gaussian_kl, gaussian_kl_diagonal, gaussian_kl_diagonal_grad, gaussian_kl_full,
@@ -165,3 +169,5 @@ __all__ = [
     "yarn_attention_factor", "yarn_frequencies",
 ]
 # fmt: on
+
+_doors = _open_door(globals(), __all__)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import POSITIVE, extended, mask, masked
 from pellucid.maths.softmax import softmax, softmax_grad
 
 
+@equation(x=extended("..."), cap=POSITIVE)
 def soft_cap(x: Array, *, cap: float) -> Array:
     """Scores squeezed smoothly into (-cap, cap); small ones hardly change.
 
@@ -30,11 +32,10 @@ def soft_cap(x: Array, *, cap: float) -> Array:
     Example:
         soft_cap(array([-100.0, 1.0, 10.0, 100.0]), cap=10.0)
     """
-    checks.floats(x=x)
-    checks.above_zero(cap=cap)
     return cap * namespace(x).tanh(x / cap)
 
 
+@equation(soft_cap, grad="...")
 def soft_cap_grad(x: Array, grad: Array, *, cap: float) -> Array:
     """The gradient that reaches x when `grad` reaches its soft cap.
 
@@ -49,19 +50,13 @@ def soft_cap_grad(x: Array, grad: Array, *, cap: float) -> Array:
 def _scores(q: Array, k: Array, mask: Array | None, bias: Array | None, cap: float | None) -> Array:
     """softmax's argument, without the sink."""
     xp = namespace(q, k)
-    checks.floats(q=q, k=k)
-    checks.axes(2, q=q, k=k)
-    checks.shaped(*k.shape[:-1], q.shape[-1], k=k)
     scores = q @ xp.matrix_transpose(k) / math.sqrt(q.shape[-1])
     if cap is not None:
         scores = soft_cap(scores, cap=cap)
     if bias is not None:
-        checks.broadcast(bias=bias, scores=scores)
         scores = scores + bias
     if mask is None:
         return scores
-    checks.truth(mask=mask)
-    checks.broadcast(mask=mask, scores=scores)
     return xp.where(mask, scores, xp.full_like(scores, -xp.inf))
 
 
@@ -74,6 +69,14 @@ def _with_sink(scores: Array, sink: Array | None) -> Array:
     return xp.concat((scores, column), axis=-1)
 
 
+@equation(
+    q="... queries d_head",
+    k="... keys d_head",
+    mask=mask("... queries keys"),
+    bias=masked("... queries keys", broadcasts=True),
+    cap=POSITIVE,
+    sink=masked("...", broadcasts=True),
+)
 def attention_weights(
     q: Array,
     k: Array,
@@ -104,6 +107,7 @@ def attention_weights(
     return weights[..., : k.shape[-2]]
 
 
+@equation(attention_weights, v="... keys d_v")
 def attention(
     q: Array,
     k: Array,
@@ -141,11 +145,10 @@ def attention(
         attention(eye(2), eye(2), array([[1.0, 2.0], [3.0, 4.0]]))
         attention(eye(2), eye(2), array([[1.0, 2.0], [3.0, 4.0]]), mask=tril(ones((2, 2))) > 0)
     """
-    checks.floats(v=v)
-    checks.shaped(*k.shape[:-1], v.shape[-1], v=v)
     return attention_weights(q, k, mask=mask, bias=bias, cap=cap, sink=sink) @ v
 
 
+@equation(attention, grad="... queries d_v")
 def attention_grad(
     q: Array,
     k: Array,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.attention import attention
 from pellucid.maths.divergences import entropy_of_logits_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, Either, mask, masked, wholes
 from pellucid.maths.softmax import logsumexp
 
 
+@equation(q="... queries d_head", k="... keys d_head", mask=mask("... queries keys"))
 def attention_logsumexp(q: Array, k: Array, *, mask: Array | None = None) -> Array:
     """log Z of each query: the logarithm of the sum of the exponentials of its scores.
 
@@ -35,6 +37,7 @@ def attention_logsumexp(q: Array, k: Array, *, mask: Array | None = None) -> Arr
     return logsumexp(_scores(q, k, mask))
 
 
+@equation(attention_logsumexp)
 def attention_entropy(q: Array, k: Array, *, mask: Array | None = None) -> Array:
     """How widely each query looks, from log Z and one attention over the keys themselves.
 
@@ -69,6 +72,7 @@ def attention_entropy(q: Array, k: Array, *, mask: Array | None = None) -> Array
     return xp.where(xp.isinf(log_z), xp.zeros_like(log_z), log_z) - mean_score
 
 
+@equation(attention_logsumexp)
 def attention_entropy_grad(q: Array, k: Array, *, mask: Array | None = None) -> tuple[Array, Array]:
     """The gradients that reach queries and keys when 1 reaches every entropy.
 
@@ -82,6 +86,7 @@ def attention_entropy_grad(q: Array, k: Array, *, mask: Array | None = None) -> 
     return ds @ k, xp.matrix_transpose(ds) @ q
 
 
+@equation(log_z=masked("..."), n_keys=Either(COUNT, wholes("...", least=1)))
 def largest_score_bounds(log_z: Array, n_keys: int | Array) -> tuple[Array, Array]:
     """Between which numbers the largest score lies, of which only log Z is known.
 
@@ -103,8 +108,6 @@ def largest_score_bounds(log_z: Array, n_keys: int | Array) -> tuple[Array, Arra
         largest_score_bounds(logsumexp(array([1.0, 2.0, 3.0])), 3)
         largest_score_bounds(logsumexp(array([1.0, 2.0, 30.0])), 3)
     """
-    checks.floats(log_z=log_z)
-    checks.above_zero(n_keys=n_keys)
     xp = namespace(log_z)
     if isinstance(n_keys, int):
         return log_z - math.log(n_keys), log_z
@@ -113,8 +116,5 @@ def largest_score_bounds(log_z: Array, n_keys: int | Array) -> tuple[Array, Arra
 
 def _scores(q: Array, k: Array, mask: Array | None) -> Array:
     xp = namespace(q, k)
-    checks.floats(q=q, k=k)
-    checks.axes(2, q=q, k=k)
-    checks.shaped(*k.shape[:-1], q.shape[-1], k=k)
     scores = q @ xp.matrix_transpose(k) / math.sqrt(q.shape[-1])
     return scores if mask is None else xp.where(mask, scores, xp.full_like(scores, -xp.inf))

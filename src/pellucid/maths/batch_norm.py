@@ -11,13 +11,26 @@ import math
 from pellucid.errors import MathsError
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.norms import check_features, over_tokens, standardised, standardised_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE, not_negative
+from pellucid.maths.norms import over_tokens, standardised, standardised_grad
 
 
 def _token_axes(x: Array) -> tuple[int, ...]:
     return tuple(range(x.ndim - 1))
 
 
+def _one_token(x: Array) -> None:
+    checks.at_least(1, **{"the number of tokens": math.prod(x.shape[:-1])})
+
+
+def _two_tokens(x: Array) -> None:
+    n = math.prod(x.shape[:-1])
+    if n < 2:
+        raise MathsError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
+
+
+@equation(_one_token, x="... time features", gain="features", bias="features", eps=NOT_NEGATIVE)
 def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     """Each feature with mean 0 and variance 1 over the tokens of the batch, as in training.
 
@@ -38,10 +51,10 @@ def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     Example:
         batch_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
-    check_features(x, eps, gain=gain, bias=bias)
     return standardised(x, _token_axes(x), eps)[0] * gain + bias
 
 
+@equation(batch_norm, grad="... time features")
 def batch_norm_grad(
     x: Array, gain: Array, grad: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:
@@ -61,6 +74,19 @@ def batch_norm_grad(
     return dx, over_tokens(grad * unit), over_tokens(grad)
 
 
+def _not_constant(var: Array, eps: float) -> None:
+    checks.not_zero(**{"var + eps": var + eps})
+
+
+@equation(
+    _not_constant,
+    x="... features",
+    gain="features",
+    bias="features",
+    mean="features",
+    var=not_negative("features"),
+    eps=NOT_NEGATIVE,
+)
 def batch_norm_inference(
     x: Array, gain: Array, bias: Array, mean: Array, var: Array, *, eps: float
 ) -> Array:
@@ -82,11 +108,10 @@ def batch_norm_inference(
         batch_norm_inference(array([[1.0, 10.0]]), ones(2), zeros(2), array([3.0, 30.0]),
             array([4.0, 400.0]), eps=1e-5)
     """
-    check_features(x, eps, gain=gain, bias=bias, mean=mean, var=var)
-    checks.not_negative(var=var)
     return (x - mean) / namespace(x, var).sqrt(var + eps) * gain + bias
 
 
+@equation(batch_norm_inference, grad="... features")
 def batch_norm_inference_grad(
     x: Array, gain: Array, mean: Array, var: Array, grad: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:
@@ -101,6 +126,13 @@ def batch_norm_inference_grad(
     return grad * gain * scale, over_tokens(grad * (x - mean) * scale), over_tokens(grad)
 
 
+@equation(
+    _two_tokens,
+    mean="features",
+    var=not_negative("features"),
+    x="... time features",
+    momentum=FRACTION,
+)
 def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> tuple[Array, Array]:
     """Running statistics, moved towards those of a batch.
 
@@ -119,11 +151,6 @@ def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> 
     Example:
         batch_norm_update(zeros(2), ones(2), array([[1.0, 10.0], [3.0, 20.0]]), momentum=0.1)
     """
-    check_features(x, 0.0, mean=mean, var=var)
-    checks.fraction(momentum=momentum)
-    n = math.prod(x.shape[:-1])
-    if n < 2:
-        raise MathsError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
     xp, axes = namespace(mean, var, x), _token_axes(x)
     spread = xp.var(x, axis=axes, correction=1)
     return (

@@ -6,12 +6,14 @@ It does not know what was asked. It is softmax's cross-entropy with two classes,
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import extended, shares
 from pellucid.maths.logistic import sigmoid, softplus
 from pellucid.maths.zeros import log_of, ratio, times
 
 
+@equation(p=shares("..."), y=shares("..."))
 def binary_cross_entropy(p: Array, y: Array) -> Array:
     """How surprised by a yes or no, where the prediction is a probability.
 
@@ -33,11 +35,10 @@ def binary_cross_entropy(p: Array, y: Array) -> Array:
     Example:
         binary_cross_entropy(array([0.9, 0.9]), array([1.0, 0.0]))
     """
-    checks.same_shape(p=p, y=y)
-    checks.shares(p=p, y=y)
     return -times(y, log_of(p)) - times(1 - y, log_of(1 - p))
 
 
+@equation(binary_cross_entropy)
 def binary_cross_entropy_grad(p: Array, y: Array) -> Array:
     """The gradient of `binary_cross_entropy` by the probability.
 
@@ -46,11 +47,10 @@ def binary_cross_entropy_grad(p: Array, y: Array) -> Array:
     Args:
         As `binary_cross_entropy`. Returns like p.
     """
-    checks.same_shape(p=p, y=y)
-    checks.shares(p=p, y=y)
     return ratio(1 - y, 1 - p) - ratio(y, p)
 
 
+@equation(x=extended("..."), y=shares("..."))
 def binary_cross_entropy_from_logits(x: Array, y: Array) -> Array:
     """How surprised by a yes or no, where the prediction is its log odds.
 
@@ -69,11 +69,10 @@ def binary_cross_entropy_from_logits(x: Array, y: Array) -> Array:
     Example:
         binary_cross_entropy_from_logits(array([2.0, 1000.0]), array([1.0, 0.0]))
     """
-    checks.same_shape(x=x, y=y)
-    checks.shares(y=y)
     return times(y, softplus(-x)) + times(1 - y, softplus(x))
 
 
+@equation(binary_cross_entropy_from_logits)
 def binary_cross_entropy_from_logits_grad(x: Array, y: Array) -> Array:
     """The gradient of `binary_cross_entropy_from_logits` by the log odds.
 
@@ -82,11 +81,10 @@ def binary_cross_entropy_from_logits_grad(x: Array, y: Array) -> Array:
     Args:
         As `binary_cross_entropy_from_logits`. Returns like x.
     """
-    checks.same_shape(x=x, y=y)
-    checks.shares(y=y)
     return sigmoid(x) - y
 
 
+@equation(p=shares("..."), y=shares("..."))
 def brier_score(p: Array, y: Array) -> Array:
     """The squared error of a probability, beside which -log p is steep.
 
@@ -107,11 +105,10 @@ def brier_score(p: Array, y: Array) -> Array:
     Example:
         brier_score(array([0.9, 0.9]), array([1.0, 0.0]))
     """
-    checks.same_shape(p=p, y=y)
-    checks.shares(p=p, y=y)
     return (p - y) ** 2
 
 
+@equation(brier_score)
 def brier_score_grad(p: Array, y: Array) -> Array:
     """The gradient of `brier_score` by the probability.
 
@@ -120,6 +117,4 @@ def brier_score_grad(p: Array, y: Array) -> Array:
     Args:
         As `brier_score`. Returns like p.
     """
-    checks.same_shape(p=p, y=y)
-    checks.shares(p=p, y=y)
     return 2 * (p - y)

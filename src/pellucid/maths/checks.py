@@ -1,4 +1,4 @@
-"""What equations ask of their arguments; each error says the name, what it was and what it must be.
+"""What equations ask of values; each error says the name, what it was and what it must be.
 
 Comes in: arguments by name. Goes out: nothing, or a `MathsError`. It does not know any formula.
 
@@ -10,11 +10,13 @@ values all the same, call the equation once outside.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.kinds import Floats, Range, describe, in_range
 
 #: How far a sum of probabilities may be from one: rounding in float32, and more in narrower dtypes.
 _LEAST_ROUNDING, _MOST_ROUNDING = 1e-6, 0.05
@@ -30,79 +32,80 @@ def has_values(x: Array) -> bool:
     return jax is None or not isinstance(x, jax.core.Tracer)
 
 
-def floats(**arrays: Array) -> None:
-    """Refuse what is not real and floating."""
-    for name, x in arrays.items():
-        if not namespace(x).isdtype(x.dtype, "real floating"):
-            raise MathsError(f"{name} is {x.dtype}; it must be floating: convert it first")
+def has_nan(x: Array) -> bool:
+    """Whether floats hold a nan, as far as they have values."""
+    xp = namespace(x)
+    return has_values(x) and bool(xp.any(xp.isnan(x)))
 
 
-def whole(**arrays: Array) -> None:
-    """Refuse what does not hold whole numbers."""
-    for name, x in arrays.items():
-        if not namespace(x).isdtype(x.dtype, "integral"):
-            raise MathsError(f"{name} is {x.dtype}; it must hold whole numbers")
+def reach(x: Array) -> tuple[float, float]:
+    """The least and the largest size of all but 0 and infinity; 1 and 1 where there is none."""
+    xp = namespace(x)
+    size = xp.abs(x)
+    size = xp.where((size > 0) & xp.isfinite(size), size, xp.ones_like(size))
+    return _number(xp.min(size)), _number(xp.max(size))
 
 
-def truth(**arrays: Array) -> None:
-    """Refuse what does not hold truth values."""
-    for name, x in arrays.items():
-        if not namespace(x).isdtype(x.dtype, "bool"):
-            raise MathsError(f"{name} is {x.dtype}; it must hold truth values: true where seen")
+def check_floats(name: str, x: Array, kind: Floats, *, narrow: bool) -> Array:
+    """The array; refused where its values are not meant.
+
+    Probabilities that rounding left a little outside of [0, 1] are brought back.
+    """
+    if not has_values(x) or 0 in x.shape:
+        return x
+    xp = namespace(x)
+    low, high = _number(xp.min(x)), _number(xp.max(x))
+    if kind.probabilities:
+        slack = _MOST_ROUNDING if narrow else _rounding(x)
+        _check_shares(name, low, high, slack)
+        if kind.sums_to_one:
+            _check_sums(name, x, slack)
+        return x if low >= 0 and high <= 1 else xp.clip(x, 0, 1)
+    if math.isnan(low):
+        if not kind.nan:
+            raise MathsError(f"{name} holds nan; it must hold numbers")
+        return x
+    meant = "finite numbers, or -inf where masked" if kind.lowest else "finite numbers"
+    if (low == -math.inf and not kind.lowest) or (high == math.inf and not kind.highest):
+        raise MathsError(f"{name} holds {low if low == -math.inf else high}; it must hold {meant}")
+    _check_range(name, low, high, kind.range)
+    return x
 
 
-def axes(least: int, **arrays: Array) -> None:
-    """Refuse fewer axes than `least`."""
-    for name, x in arrays.items():
-        if x.ndim < least:
-            raise MathsError(f"{name} has shape {_shape(x)}; it must have at least {least} axes")
+def check_wholes(name: str, x: Array, range: Range, below: int | None) -> None:
+    """Refuse whole numbers outside of a range, or that are no index below `below`."""
+    if not has_values(x) or 0 in x.shape:
+        return
+    xp = namespace(x)
+    low, high = int(xp.min(x)), int(xp.max(x))
+    _check_range(name, low, high, range)
+    if below is not None and (low < 0 or high >= below):
+        wrong = high if low >= 0 else low
+        raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {below - 1}")
 
 
-def same_shape(**arrays: Array) -> None:
-    """Refuse arrays that are not shaped like the first."""
-    (first, like), *rest = arrays.items()
-    for name, x in rest:
-        if tuple(x.shape) != tuple(like.shape):
-            raise MathsError(
-                f"{name} has shape {_shape(x)}; it must be that of {first}, {_shape(like)}"
-            )
+def _check_range(name: str, low: float, high: float, range: Range) -> None:
+    if not in_range(low, range):
+        raise MathsError(f"{name} must be {describe(range)}, was {low:g} at its least")
+    if not in_range(high, range):
+        raise MathsError(f"{name} must be {describe(range)}, was {high:g} at its most")
 
 
-def shaped(*shape: int, **arrays: Array) -> None:
-    """Refuse another shape than `shape`."""
-    for name, x in arrays.items():
-        if tuple(x.shape) != shape:
-            raise MathsError(f"{name} has shape {_shape(x)}; it must be {shape}")
+def _check_shares(name: str, low: float, high: float, slack: float) -> None:
+    if not (low >= -slack and high <= 1 + slack):
+        wrong = high if low >= -slack else low
+        raise MathsError(f"{name} holds {wrong:g}; probabilities lie between 0 and 1")
 
 
-def broadcast(**arrays: Array) -> None:
-    """Refuse shapes that do not broadcast together."""
-    told: dict[str, tuple[int, ...]] = {name: tuple(x.shape) for name, x in arrays.items()}
-    for axis in range(1, max(map(len, told.values())) + 1):
-        lengths = {shape[-axis] for shape in told.values() if len(shape) >= axis}
-        if len(lengths - {1}) > 1:
-            shapes = ", ".join(f"{name} {shape}" for name, shape in told.items())
-            raise MathsError(f"{shapes}: these shapes do not broadcast together")
-
-
-def above_zero(**numbers: Any) -> None:
-    """Refuse zero, negative and nan; numbers, or arrays of them."""
-    for name, x in numbers.items():
-        if not _is_number(x) and not has_values(x):
-            continue
-        good = x > 0
-        if not (good if _is_number(x) else bool(namespace(x).all(good))):
-            raise MathsError(f"{name} must be greater than 0, was {_told(x)}")
-
-
-def not_negative(**numbers: Any) -> None:
-    """Refuse negative and nan; numbers, or arrays of them."""
-    for name, x in numbers.items():
-        if not _is_number(x) and not has_values(x):
-            continue
-        good = x >= 0
-        if not (good if _is_number(x) else bool(namespace(x).all(good))):
-            raise MathsError(f"{name} must be at least 0, was {_told(x)}")
+def _check_sums(name: str, x: Array, slack: float) -> None:
+    """What rounding does to a sum is let through: 1e-6 in float64, more in float32 and 16 bits."""
+    xp = namespace(x)
+    totals = xp.reshape(xp.sum(x, axis=-1), (-1,))
+    worst = _number(totals[int(xp.argmax(xp.abs(totals - 1)))])
+    if not abs(worst - 1) <= slack:
+        raise MathsError(
+            f"{name} sums to {worst:.6g}; probabilities must sum to 1 along the last axis"
+        )
 
 
 def not_zero(**arrays: Array) -> None:
@@ -126,67 +129,21 @@ def divides(n: int, **numbers: int) -> None:
             raise MathsError(f"{name} must be a multiple of {n}, was {x}")
 
 
-def fraction(**numbers: float) -> None:
-    """Refuse what is not in [0, 1]."""
-    for name, x in numbers.items():
-        if not 0 <= x <= 1:
-            raise MathsError(f"{name} must be between 0 and 1, was {x}")
-
-
-def shares(**arrays: Array) -> None:
-    """Refuse entries that are not between 0 and 1."""
-    for name, x in arrays.items():
-        floats(**{name: x})
-        if not has_values(x) or 0 in x.shape:
-            continue
-        xp, slack = namespace(x), _rounding(x)
-        low, high = _number(xp.min(x)), _number(xp.max(x))
-        if not (low >= -slack and high <= 1 + slack):
-            wrong = high if low >= -slack else low
-            raise MathsError(f"{name} holds {wrong:g}; probabilities lie between 0 and 1")
-
-
-def distribution(**arrays: Array) -> None:
-    """Refuse rows (along the last axis) that are no probabilities, or do not sum to one.
-
-    What rounding does to a sum is let through: 1e-6 in float64 and float32, more in 16 bits.
-    """
-    for name, x in arrays.items():
-        axes(1, **{name: x})
-        shares(**{name: x})
+def positive_definite(**matrices: Array) -> None:
+    """Refuse matrices that are not symmetric, or have an eigenvalue that is not above 0."""
+    for name, x in matrices.items():
         if not has_values(x) or 0 in x.shape:
             continue
         xp = namespace(x)
-        totals = xp.reshape(xp.sum(x, axis=-1), (-1,))
-        worst = _number(totals[int(xp.argmax(xp.abs(totals - 1)))])
-        if not abs(worst - 1) <= _rounding(x):
+        apart = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
+        if apart > _rounding(x) * _number(xp.max(xp.abs(x))):
+            raise MathsError(f"{name} is not symmetric; a covariance must be")
+        least = _number(xp.min(xp.linalg.eigvalsh(x)))
+        if not least > 0:
             raise MathsError(
-                f"{name} sums to {worst:.6g}; probabilities must sum to 1 along the last axis"
+                f"{name} has the eigenvalue {least:g}; it must be positive definite, with all of"
+                " them above 0"
             )
-
-
-def classes(logits: Array, **arrays: Array) -> None:
-    """Refuse targets that are not one whole number in [0, classes) for each row of logits."""
-    axes(1, logits=logits)
-    shaped(*logits.shape[:-1], **arrays)
-    indices(logits.shape[-1], **arrays)
-
-
-def indices(n: int, **arrays: Array) -> None:
-    """Refuse what is not a whole number in [0, n)."""
-    whole(**arrays)
-    for name, x in arrays.items():
-        if not has_values(x) or 0 in x.shape:
-            continue
-        xp = namespace(x)
-        low, high = int(xp.min(x)), int(xp.max(x))
-        if low < 0 or high >= n:
-            wrong = high if low >= 0 else low
-            raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {n - 1}")
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, int | float)
 
 
 def _number(x: Array) -> float:
@@ -194,14 +151,6 @@ def _number(x: Array) -> float:
     return float(x.detach() if hasattr(x, "detach") else x)
 
 
-def _told(x: Any) -> str:
-    return str(x) if _is_number(x) else f"{_number(namespace(x).min(x)):g} at its least"
-
-
 def _rounding(x: Array) -> float:
     eps = float(namespace(x).finfo(x.dtype).eps)
     return max(_LEAST_ROUNDING, min(128 * eps, _MOST_ROUNDING))
-
-
-def _shape(x: Array) -> tuple[int, ...]:
-    return tuple(x.shape)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, not_negative, shares
 
 
+@equation(y=shares("texts>=0 classes"), said=shares("texts>=0 classes"))
 def confusion_matrix(y: Array, said: Array) -> Array:
     """How often each class was taken for each.
 
@@ -30,12 +33,10 @@ def confusion_matrix(y: Array, said: Array) -> Array:
     Example:
         confusion_matrix(array([[1.0, 0.0], [0.0, 1.0]]), array([[1.0, 0.0], [1.0, 0.0]]))
     """
-    checks.axes(2, y=y)
-    checks.same_shape(y=y, said=said)
-    checks.shares(y=y, said=said)
     return namespace(y, said).matrix_transpose(y) @ said
 
 
+@equation(confusion=not_negative("... classes classes"))
 def accuracy(confusion: Array) -> Array:
     """The share that is right; 0 where there is nothing.
 
@@ -60,6 +61,7 @@ def accuracy(confusion: Array) -> Array:
     return _share(xp.sum(right, axis=-1), xp.sum(confusion, axis=(-2, -1)))
 
 
+@equation(accuracy)
 def precision_score(confusion: Array) -> Array:
     """Of what was called a class, the share that is of it; 0 where nothing was called so.
 
@@ -80,6 +82,7 @@ def precision_score(confusion: Array) -> Array:
     return _share(right, said)
 
 
+@equation(accuracy)
 def recall_score(confusion: Array) -> Array:
     """Of what is of a class, the share that was called so; 0 where nothing is of it.
 
@@ -100,6 +103,7 @@ def recall_score(confusion: Array) -> Array:
     return _share(right, came)
 
 
+@equation(accuracy)
 def f1_score(confusion: Array) -> Array:
     """The harmonic mean of precision and recall of each class; 0 where both are 0.
 
@@ -125,6 +129,16 @@ def f1_score(confusion: Array) -> Array:
     return _share(2 * right, came + said)
 
 
+def _some_answers(confidence: Array) -> None:
+    checks.at_least(1, **{"the number of answers": confidence.shape[0]})
+
+
+@equation(
+    _some_answers,
+    confidence=shares("answers>=0"),
+    right=shares("answers>=0"),
+    n_bins=COUNT,
+)
 def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[Array, Array, Array]:
     """Answers sorted by how sure they were: each bin's share, confidence, and share that is right.
 
@@ -143,10 +157,6 @@ def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[A
     Example:
         calibration_bins(array([0.9, 0.8, 0.3]), array([1.0, 0.0, 0.0]), n_bins=2)
     """
-    checks.axes(1, confidence=confidence)
-    checks.same_shape(confidence=confidence, right=right)
-    checks.shares(confidence=confidence, right=right)
-    checks.at_least(1, **{"n_bins": n_bins, "the number of answers": confidence.shape[0]})
     xp = namespace(confidence, right)
     bins = xp.arange(n_bins, device=device_of(confidence))
     ends = xp.astype(bins[1:], confidence.dtype) / n_bins
@@ -159,6 +169,7 @@ def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[A
     return n / confidence.shape[0], sure, hit
 
 
+@equation(calibration_bins)
 def expected_calibration_error(confidence: Array, right: Array, *, n_bins: int) -> Array:
     """How far confidence is from the share that is right, on average over `calibration_bins`.
 
@@ -183,10 +194,6 @@ def expected_calibration_error(confidence: Array, right: Array, *, n_bins: int) 
 
 def _counts(confusion: Array) -> tuple[Array, Array, Array]:
     """Of each class: how many are right, how many came, how many were said."""
-    checks.axes(2, confusion=confusion)
-    checks.floats(confusion=confusion)
-    checks.shaped(*confusion.shape[:-1], confusion.shape[-2], confusion=confusion)
-    checks.not_negative(confusion=confusion)
     xp = namespace(confusion)
     right = xp.linalg.diagonal(confusion)
     return right, xp.sum(confusion, axis=-1), xp.sum(confusion, axis=-2)

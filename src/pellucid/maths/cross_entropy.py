@@ -7,23 +7,27 @@ tested against it.
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
 from pellucid.maths.zeros import log_of, ratio, times
 
 
 def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
     xp = namespace(logits)
-    checks.floats(logits=logits)
-    checks.classes(logits, targets=targets)
-    checks.fraction(label_smoothing=label_smoothing)
     n = logits.shape[-1]
     classes = xp.arange(n, dtype=targets.dtype, device=device_of(targets))
     hit = xp.astype(xp.expand_dims(targets, axis=-1) == classes, logits.dtype)
     return hit * (1 - label_smoothing) + label_smoothing / n
 
 
+@equation(
+    logits=scores("... classes"),
+    targets=index("...", of="classes"),
+    label_smoothing=FRACTION,
+    z_loss=NOT_NEGATIVE,
+)
 def cross_entropy(
     logits: Array, targets: Array, *, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> Array:
@@ -57,12 +61,12 @@ def cross_entropy(
     """
     xp = namespace(logits)
     y = _smoothed(logits, targets, label_smoothing)
-    log_z = logsumexp(logits)
-    # 0 * -inf would be nan: a class that is masked out and not the target costs nothing
-    weighted = y * xp.where(y > 0, logits, xp.zeros_like(logits))
-    return log_z - xp.sum(weighted, axis=-1) + z_loss * log_z**2
+    # a class that is masked out and not the target costs nothing
+    loss = -xp.sum(times(y, log_softmax(logits)), axis=-1)
+    return loss + z_loss * logsumexp(logits) ** 2 if z_loss else loss
 
 
+@equation(cross_entropy)
 def cross_entropy_grad(
     logits: Array, targets: Array, *, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> Array:
@@ -81,6 +85,7 @@ def cross_entropy_grad(
     return softmax(logits) * scale - y
 
 
+@equation(logits=scores("... classes"), y=distribution("... classes"))
 def soft_cross_entropy(logits: Array, y: Array) -> Array:
     """Cross-entropy where what came is itself a distribution: a teacher's, or that of many answers.
 
@@ -101,11 +106,10 @@ def soft_cross_entropy(logits: Array, y: Array) -> Array:
     Example:
         soft_cross_entropy(array([1.0, 2.0, 3.0]), array([0.1, 0.2, 0.7]))
     """
-    checks.same_shape(logits=logits, y=y)
-    checks.distribution(y=y)
     return -namespace(logits, y).sum(times(y, log_softmax(logits)), axis=-1)
 
 
+@equation(soft_cross_entropy)
 def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
     """The gradient of `soft_cross_entropy` by the logits.
 
@@ -114,11 +118,10 @@ def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
     Args:
         As `soft_cross_entropy`. Returns like logits.
     """
-    checks.same_shape(logits=logits, y=y)
-    checks.distribution(y=y)
     return softmax(logits) - y
 
 
+@equation(p=distribution("... classes"), targets=index("...", of="classes"))
 def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
     """How surprised by what came, where the prediction is already a distribution.
 
@@ -140,11 +143,10 @@ def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
     Example:
         cross_entropy_from_probabilities(array([0.1, 0.2, 0.6, 0.1]), array(2))
     """
-    checks.classes(p, targets=targets)
-    checks.distribution(p=p)
     return -log_of(_of_target(p, targets))
 
 
+@equation(cross_entropy_from_probabilities)
 def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
     """The gradient of `cross_entropy_from_probabilities` by the probabilities.
 
@@ -153,10 +155,10 @@ def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
     Args:
         As `cross_entropy_from_probabilities`. Returns like p.
     """
-    checks.distribution(p=p)
     return -ratio(_smoothed(p, targets, 0.0), p)
 
 
+@equation(logits=scores("... classes"), targets=index("...", of="classes"), gamma=NOT_NEGATIVE)
 def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
     """Cross-entropy that turns away from what is known already.
 
@@ -180,12 +182,11 @@ def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
     Example:
         focal_loss(array([1.0, 2.0, 3.0]), array(2), gamma=2.0)
     """
-    checks.not_negative(gamma=gamma)
-    checks.classes(logits, targets=targets)
     log_p = _of_target(log_softmax(logits), targets)
     return -times(_missing(log_p) ** gamma, log_p)
 
 
+@equation(focal_loss)
 def focal_loss_grad(logits: Array, targets: Array, *, gamma: float) -> Array:
     """The gradient of `focal_loss` by the logits.
 
@@ -194,7 +195,6 @@ def focal_loss_grad(logits: Array, targets: Array, *, gamma: float) -> Array:
     Args:
         As `focal_loss`. Returns like logits.
     """
-    checks.not_negative(gamma=gamma)
     y = _smoothed(logits, targets, 0.0)
     log_p = _of_target(log_softmax(logits), targets)
     missing = _missing(log_p)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import POSITIVE, masked, scores
 from pellucid.maths.softmax import log_softmax, softmax
 from pellucid.maths.zeros import times
 
 
+@equation(logits=scores("... classes"), target_logits=scores("... classes"), temperature=POSITIVE)
 def forward_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
     """KL(p || q) from a target p to a model q: q must cover whatever p does.
 
@@ -37,10 +39,10 @@ def forward_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0)
     Example:
         forward_kl(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
     """
-    checks.same_shape(logits=logits, target_logits=target_logits)
     return _kl(target_logits, logits, temperature)
 
 
+@equation(forward_kl)
 def forward_kl_grad(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
     """The gradient of `forward_kl` by the model's logits: what it says minus what it should say.
 
@@ -49,11 +51,11 @@ def forward_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
     Args:
         As `forward_kl`. Returns like logits.
     """
-    checks.same_shape(logits=logits, target_logits=target_logits)
     q = softmax(logits, temperature=temperature)
     return (q - softmax(target_logits, temperature=temperature)) / temperature
 
 
+@equation(forward_kl)
 def reverse_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
     """KL(q || p) from a model q to a target p: q may only be where p is.
 
@@ -78,10 +80,10 @@ def reverse_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0)
     Example:
         reverse_kl(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
     """
-    checks.same_shape(logits=logits, target_logits=target_logits)
     return _kl(logits, target_logits, temperature)
 
 
+@equation(forward_kl)
 def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
     """The gradient of `reverse_kl` by the model's logits.
 
@@ -97,6 +99,7 @@ def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
     return times(q, difference - loss) / temperature
 
 
+@equation(forward_kl)
 def jensen_shannon_of_logits(
     logits: Array, target_logits: Array, *, temperature: float = 1.0
 ) -> Array:
@@ -122,12 +125,12 @@ def jensen_shannon_of_logits(
     Example:
         jensen_shannon_of_logits(array([0.0, 1.0, 2.0]), array([2.0, 1.0, 0.0]))
     """
-    checks.same_shape(logits=logits, target_logits=target_logits)
     p, p_over_m = _against_middle(target_logits, logits, temperature)
     q, q_over_m = _against_middle(logits, target_logits, temperature)
     return namespace(p, q).sum(p * p_over_m + q * q_over_m, axis=-1) / 2
 
 
+@equation(forward_kl)
 def jensen_shannon_of_logits_grad(
     logits: Array, target_logits: Array, *, temperature: float = 1.0
 ) -> Array:
@@ -138,7 +141,6 @@ def jensen_shannon_of_logits_grad(
     Args:
         As `jensen_shannon_of_logits`. Returns like logits.
     """
-    checks.same_shape(logits=logits, target_logits=target_logits)
     q, q_over_m = _against_middle(logits, target_logits, temperature)
     mean = namespace(q).sum(q * q_over_m, axis=-1)[..., None]
     return q * (q_over_m - mean) / (2 * temperature)
@@ -169,6 +171,7 @@ def _kl(x: Array, y: Array, temperature: float) -> Array:
     return namespace(p).sum(p * difference, axis=-1)
 
 
+@equation(log_ratio=masked("..."))
 def kl_k1(log_ratio: Array) -> Array:
     """KL(q || p) from a draw, the plain way: unbiased, noisy, and often negative.
 
@@ -188,10 +191,10 @@ def kl_k1(log_ratio: Array) -> Array:
     Example:
         kl_k1(array([-0.5, 0.0, 0.5]))
     """
-    checks.floats(log_ratio=log_ratio)
     return -log_ratio
 
 
+@equation(kl_k1)
 def kl_k2(log_ratio: Array) -> Array:
     """KL(q || p) from a draw, as half a square: biased, never negative, good where p is near q.
 
@@ -210,10 +213,10 @@ def kl_k2(log_ratio: Array) -> Array:
     Example:
         kl_k2(array([-0.5, 0.0, 0.5]))
     """
-    checks.floats(log_ratio=log_ratio)
     return log_ratio**2 / 2
 
 
+@equation(kl_k1, grad="...")
 def kl_k2_grad(log_ratio: Array, grad: Array) -> Array:
     """The gradient that reaches log r when `grad` reaches `kl_k2`.
 
@@ -222,10 +225,10 @@ def kl_k2_grad(log_ratio: Array, grad: Array) -> Array:
     Args:
         log_ratio, grad: (...). Returns (...).
     """
-    checks.same_shape(log_ratio=log_ratio, grad=grad)
     return grad * log_ratio
 
 
+@equation(kl_k1)
 def kl_k3(log_ratio: Array) -> Array:
     """KL(q || p) from a draw, with a control variate: unbiased, and never negative.
 
@@ -246,10 +249,10 @@ def kl_k3(log_ratio: Array) -> Array:
     Example:
         kl_k3(array([-0.5, 0.0, 0.5]))
     """
-    checks.floats(log_ratio=log_ratio)
     return _ratio_minus_one(log_ratio) - log_ratio
 
 
+@equation(kl_k1, grad="...")
 def kl_k3_grad(log_ratio: Array, grad: Array) -> Array:
     """The gradient that reaches log r when `grad` reaches `kl_k3`.
 
@@ -258,7 +261,6 @@ def kl_k3_grad(log_ratio: Array, grad: Array) -> Array:
     Args:
         log_ratio, grad: (...). Returns (...).
     """
-    checks.same_shape(log_ratio=log_ratio, grad=grad)
     return times(grad, _ratio_minus_one(log_ratio))
 
 

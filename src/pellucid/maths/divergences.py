@@ -9,12 +9,14 @@ something, for probabilities that sum to one move along the simplex.
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import distribution, not_negative, scores
 from pellucid.maths.softmax import log_softmax, softmax
 from pellucid.maths.zeros import log_of, ratio, times
 
 
+@equation(p=distribution("... classes"))
 def entropy(p: Array) -> Array:
     """How surprising a draw from p is on average; divided by log 2, the bits of its best code.
 
@@ -36,10 +38,10 @@ def entropy(p: Array) -> Array:
         entropy(array([0.5, 0.25, 0.25]))
         entropy(array([0.0, 1.0, 0.0]))
     """
-    checks.distribution(p=p)
     return -namespace(p).sum(times(p, log_of(p)), axis=-1)
 
 
+@equation(entropy)
 def entropy_grad(p: Array) -> Array:
     """The gradient of `entropy` by the probabilities; infinite where one of them is 0.
 
@@ -48,10 +50,10 @@ def entropy_grad(p: Array) -> Array:
     Args:
         As `entropy`. Returns like p.
     """
-    checks.distribution(p=p)
     return -(log_of(p) + 1)
 
 
+@equation(x=scores("... classes"))
 def entropy_of_logits(x: Array) -> Array:
     """The entropy of softmax(x), from the logits themselves; 0 where a row is masked throughout.
 
@@ -71,6 +73,7 @@ def entropy_of_logits(x: Array) -> Array:
     return -namespace(x).sum(times(softmax(x), log_softmax(x)), axis=-1)
 
 
+@equation(entropy_of_logits)
 def entropy_of_logits_grad(x: Array) -> Array:
     """The gradient of `entropy_of_logits` by the logits.
 
@@ -83,6 +86,7 @@ def entropy_of_logits_grad(x: Array) -> Array:
     return -times(softmax(x), log_softmax(x) + h)
 
 
+@equation(p=distribution("... classes"), q=distribution("... classes"))
 def cross_entropy_between(p: Array, q: Array) -> Array:
     """What draws from p cost when they are coded as if they came from q.
 
@@ -105,10 +109,10 @@ def cross_entropy_between(p: Array, q: Array) -> Array:
     Example:
         cross_entropy_between(array([0.0, 0.0, 1.0, 0.0]), array([0.1, 0.2, 0.6, 0.1]))
     """
-    _two(p, q)
     return -namespace(p, q).sum(times(p, log_of(q)), axis=-1)
 
 
+@equation(cross_entropy_between)
 def cross_entropy_between_grad(p: Array, q: Array) -> tuple[Array, Array]:
     """The gradients of `cross_entropy_between` by p and q.
 
@@ -117,10 +121,10 @@ def cross_entropy_between_grad(p: Array, q: Array) -> tuple[Array, Array]:
     Args:
         As `cross_entropy_between`. Returns dp, dq.
     """
-    _two(p, q)
     return -log_of(q), -ratio(p, q)
 
 
+@equation(p=not_negative("..."), q=not_negative("..."))
 def relative_entropy(p: Array, q: Array) -> Array:
     """The terms of which a KL divergence is the sum, one by one; p and q need not sum to one.
 
@@ -142,12 +146,10 @@ def relative_entropy(p: Array, q: Array) -> Array:
     Example:
         relative_entropy(array([0.5, 0.5, 0.0]), array([0.25, 0.5, 0.25]))
     """
-    checks.floats(p=p, q=q)
-    checks.same_shape(p=p, q=q)
-    checks.not_negative(p=p, q=q)
     return times(p, _log_ratio(p, q))
 
 
+@equation(relative_entropy, grad="...")
 def relative_entropy_grad(p: Array, q: Array, grad: Array) -> tuple[Array, Array]:
     """The gradients that reach p and q when `grad` reaches `relative_entropy`.
 
@@ -156,10 +158,10 @@ def relative_entropy_grad(p: Array, q: Array, grad: Array) -> tuple[Array, Array
     Args:
         As `relative_entropy`. grad: like p. Returns dp, dq.
     """
-    checks.same_shape(p=p, q=q, grad=grad)
     return times(grad, _log_ratio(p, q) + 1), -times(grad, ratio(p, q))
 
 
+@equation(cross_entropy_between)
 def kl_divergence(p: Array, q: Array) -> Array:
     """The extra nats that draws from p cost when they are coded for q.
 
@@ -186,10 +188,10 @@ def kl_divergence(p: Array, q: Array) -> Array:
         kl_divergence(array([0.7, 0.2, 0.1]), array([0.2, 0.3, 0.5]))
         kl_divergence(array([0.2, 0.3, 0.5]), array([0.7, 0.2, 0.1]))
     """
-    _two(p, q)
     return namespace(p, q).sum(times(p, _log_ratio(p, q)), axis=-1)
 
 
+@equation(cross_entropy_between)
 def kl_divergence_grad(p: Array, q: Array) -> tuple[Array, Array]:
     """The gradients of `kl_divergence` by p and q.
 
@@ -198,10 +200,10 @@ def kl_divergence_grad(p: Array, q: Array) -> tuple[Array, Array]:
     Args:
         As `kl_divergence`. Returns dp, dq.
     """
-    _two(p, q)
     return _log_ratio(p, q) + 1, -ratio(p, q)
 
 
+@equation(cross_entropy_between)
 def jensen_shannon(p: Array, q: Array) -> Array:
     """How far p and q are from the middle between them: symmetric, and at most log 2.
 
@@ -223,12 +225,12 @@ def jensen_shannon(p: Array, q: Array) -> Array:
         jensen_shannon(array([1.0, 0.0]), array([0.0, 1.0]))
         jensen_shannon(array([0.7, 0.2, 0.1]), array([0.2, 0.3, 0.5]))
     """
-    _two(p, q)
     m = (p + q) / 2
     terms = times(p, _log_ratio(p, m)) + times(q, _log_ratio(q, m))
     return namespace(p, q).sum(terms, axis=-1) / 2
 
 
+@equation(cross_entropy_between)
 def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
     """The gradients of `jensen_shannon` by p and q: the middle moves, and it cancels.
 
@@ -237,7 +239,6 @@ def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
     Args:
         As `jensen_shannon`. Returns dp, dq.
     """
-    _two(p, q)
     m = (p + q) / 2
     return _log_ratio(p, m) / 2, _log_ratio(q, m) / 2
 
@@ -250,8 +251,3 @@ def _log_ratio(p: Array, q: Array) -> Array:
     far_p, far_q = xp.where(near, xp.ones_like(p), p), xp.where(near, xp.ones_like(q), q)
     log_q = xp.where(far_p == 0, xp.zeros_like(q), log_of(far_q))
     return xp.where(near, xp.log1p(change), log_of(far_p) - log_q)
-
-
-def _two(p: Array, q: Array) -> None:
-    checks.same_shape(p=p, q=q)
-    checks.distribution(p=p, q=q)

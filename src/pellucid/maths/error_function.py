@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import extended
 
 #: Where the fraction takes over from the series, and how many terms each needs for 1e-16 there.
 _MEETING, _SERIES_TERMS, _FRACTION_TERMS = 2.0, 40, 60
@@ -16,6 +17,7 @@ _MEETING, _SERIES_TERMS, _FRACTION_TERMS = 2.0, 40, 60
 _END = 6.0
 
 
+@equation(x=extended("..."))
 def erf(x: Array) -> Array:
     """The share of a Gaussian with variance 1/2 that lies within x of its middle, signed.
 
@@ -38,7 +40,6 @@ def erf(x: Array) -> Array:
     Example:
         erf(array([-1.0, 0.0, 0.5, 3.0]))
     """
-    checks.floats(x=x)
     xp = namespace(x)
     if hasattr(xp, "erf"):
         return xp.erf(x)
@@ -66,6 +67,7 @@ def _beyond(x: Array) -> Array:
     return namespace(x).exp(-(x**2)) / (math.sqrt(math.pi) * below)
 
 
+@equation(erf, grad="...")
 def erf_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches x when `grad` reaches its error function.
 
@@ -74,5 +76,4 @@ def erf_grad(x: Array, grad: Array) -> Array:
     Args:
         x, grad: (...). Returns (...).
     """
-    checks.same_shape(x=x, grad=grad)
     return grad * 2 / math.sqrt(math.pi) * namespace(x).exp(-(x**2))

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import math
 
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, FROM_ZERO, NOT_NEGATIVE
 
+
+@equation(n_in=COUNT)
 def he_std(n_in: int) -> float:
     """sqrt(2 / n_in): a layer followed by ReLU keeps the mean square of its input.
 
@@ -22,6 +26,7 @@ def he_std(n_in: int) -> float:
     return math.sqrt(2 / n_in)
 
 
+@equation(n_in=COUNT, n_out=COUNT)
 def xavier_std(n_in: int, n_out: int) -> float:
     """sqrt(2 / (n_in + n_out)): between keeping the variance forward and backward.
 
@@ -36,6 +41,7 @@ def xavier_std(n_in: int, n_out: int) -> float:
     return math.sqrt(2 / (n_in + n_out))
 
 
+@equation(n_in=COUNT)
 def lecun_std(n_in: int) -> float:
     """sqrt(1 / n_in): a linear layer keeps the mean square of its input.
 
@@ -49,6 +55,7 @@ def lecun_std(n_in: int) -> float:
     return math.sqrt(1 / n_in)
 
 
+@equation(n_in=COUNT)
 def torch_linear_std(n_in: int) -> float:
     """1 / sqrt(3 n_in): what torch gives an `nn.Linear` that nobody initialised.
 
@@ -64,6 +71,7 @@ def torch_linear_std(n_in: int) -> float:
     return 1 / math.sqrt(3 * n_in)
 
 
+@equation()
 def gpt2_std() -> float:
     """0.02, whatever the shape: about 1 / sqrt(n_in) for 2500 inputs, less than that for fewer.
 
@@ -80,6 +88,7 @@ def gpt2_std() -> float:
     return 0.02
 
 
+@equation(mean_square=NOT_NEGATIVE, n_in=COUNT, std=NOT_NEGATIVE)
 def linear_variance(mean_square: float, *, n_in: int, std: float) -> float:
     """The variance that a linear layer gives to what comes in.
 
@@ -100,6 +109,7 @@ def linear_variance(mean_square: float, *, n_in: int, std: float) -> float:
     return n_in * std**2 * mean_square
 
 
+@equation(variance=NOT_NEGATIVE)
 def relu_mean_square(variance: float) -> float:
     """What ReLU leaves of a mean square: half, of what is symmetric about 0.
 
@@ -113,6 +123,7 @@ def relu_mean_square(variance: float) -> float:
     return variance / 2
 
 
+@equation(variance=NOT_NEGATIVE, factor=NOT_NEGATIVE, n_layers=FROM_ZERO)
 def chained_variance(variance: float, *, factor: float, n_layers: int) -> float:
     """The variance after layers that each multiply it: it vanishes or explodes.
 
@@ -128,6 +139,7 @@ def chained_variance(variance: float, *, factor: float, n_layers: int) -> float:
     return factor**n_layers * variance
 
 
+@equation(variance=NOT_NEGATIVE, attention=NOT_NEGATIVE, feed_forward=NOT_NEGATIVE)
 def block_variance(variance: float, *, attention: float, feed_forward: float) -> float:
     """The variance of the stream after a block: what came, and what two sublayers added.
 
@@ -147,6 +159,7 @@ def block_variance(variance: float, *, attention: float, feed_forward: float) ->
     return variance + attention + feed_forward
 
 
+@equation(variance=NOT_NEGATIVE, added=NOT_NEGATIVE, n_layers=FROM_ZERO)
 def stream_variance(variance: float, *, added: float, n_layers: int) -> float:
     """The variance of the stream after blocks with norms before their sublayers: a straight line.
 
@@ -165,6 +178,7 @@ def stream_variance(variance: float, *, added: float, n_layers: int) -> float:
     return variance + 2 * n_layers * added
 
 
+@equation(n_layers=COUNT)
 def depth_scale(n_layers: int) -> float:
     """1 / sqrt(2 n_layers): each block adds two outputs to the residual stream, whose variance
     would otherwise grow with the depth.
@@ -177,6 +191,7 @@ def depth_scale(n_layers: int) -> float:
     return 1 / math.sqrt(2 * n_layers)
 
 
+@equation(n_layers=COUNT)
 def deep_norm_one_stack(n_layers: int) -> tuple[float, float]:
     """alpha and beta of DeepNorm, for an encoder alone or a decoder alone.
 
@@ -196,6 +211,7 @@ def deep_norm_one_stack(n_layers: int) -> tuple[float, float]:
     return (2 * n_layers) ** 0.25, (8 * n_layers) ** -0.25
 
 
+@equation(n_encoder_layers=COUNT, n_decoder_layers=COUNT)
 def deep_norm_encoder(n_encoder_layers: int, n_decoder_layers: int) -> tuple[float, float]:
     """alpha and beta of DeepNorm, for the encoder of an encoder-decoder.
 
@@ -214,6 +230,7 @@ def deep_norm_encoder(n_encoder_layers: int, n_decoder_layers: int) -> tuple[flo
     return 0.81 * depth, 0.87 / depth
 
 
+@equation(n_decoder_layers=COUNT)
 def deep_norm_decoder(n_decoder_layers: int) -> tuple[float, float]:
     """alpha and beta of DeepNorm, for the decoder of an encoder-decoder, of 3 sublayers each.
 

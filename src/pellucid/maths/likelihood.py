@@ -11,8 +11,11 @@ import math
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COST, COUNT, FROM_ZERO, index, scores
 
 
+@equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", of="classes"))
 def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
     """log P of a text: the sum over its places of log P of the token that came there.
 
@@ -33,10 +36,10 @@ def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
     Example:
         sequence_log_likelihood(array([[1.0, 2.0], [3.0, 0.0]]), array([1, 0]))
     """
-    checks.axes(2, logits=logits)
     return -namespace(logits).sum(cross_entropy(logits, targets), axis=-1)
 
 
+@equation(sequence_log_likelihood)
 def sequence_log_likelihood_grad(logits: Array, targets: Array) -> Array:
     """The gradient of `sequence_log_likelihood` by the logits.
 
@@ -45,10 +48,14 @@ def sequence_log_likelihood_grad(logits: Array, targets: Array) -> Array:
     Args:
         As `sequence_log_likelihood`. Returns like logits.
     """
-    checks.axes(2, logits=logits)
     return -cross_entropy_grad(logits, targets)
 
 
+def _one_place(targets: Array) -> None:
+    checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
+
+
+@equation(_one_place, logits=scores("... time classes"), targets=index("... time", of="classes"))
 def language_model_loss(logits: Array, targets: Array) -> Array:
     """The mean cost of a token: what is minimised, and what perplexity is the exponential of.
 
@@ -71,10 +78,10 @@ def language_model_loss(logits: Array, targets: Array) -> Array:
     Example:
         language_model_loss(array([[1.0, 2.0], [3.0, 0.0]]), array([1, 0]))
     """
-    _some(targets)
     return namespace(logits).mean(cross_entropy(logits, targets))
 
 
+@equation(language_model_loss)
 def language_model_loss_grad(logits: Array, targets: Array) -> Array:
     """The gradient of `language_model_loss` by the logits.
 
@@ -83,15 +90,10 @@ def language_model_loss_grad(logits: Array, targets: Array) -> Array:
     Args:
         As `language_model_loss`. Returns like logits.
     """
-    return cross_entropy_grad(logits, targets) / _some(targets)
+    return cross_entropy_grad(logits, targets) / math.prod(targets.shape)
 
 
-def _some(targets: Array) -> int:
-    n = math.prod(targets.shape)
-    checks.at_least(1, **{"the number of targets": n})
-    return n
-
-
+@equation(loss_nats=COST)
 def perplexity(loss_nats: float) -> float:
     """Among how many tokens, all alike, one would guess as badly.
 
@@ -116,6 +118,7 @@ def perplexity(loss_nats: float) -> float:
         return math.inf
 
 
+@equation(loss_nats=COST, tokens=FROM_ZERO, n_bytes=COUNT)
 def bits_per_byte(loss_nats: float, *, tokens: int, n_bytes: int) -> float:
     """What a byte of text costs: the measure that does not depend on how text is cut into tokens.
 
@@ -135,5 +138,4 @@ def bits_per_byte(loss_nats: float, *, tokens: int, n_bytes: int) -> float:
     Example:
         bits_per_byte(2.0, tokens=250, n_bytes=1000)
     """
-    checks.at_least(1, n_bytes=n_bytes)
     return loss_nats * tokens / (math.log(2) * n_bytes)

@@ -10,9 +10,13 @@ normaliser needs no code of its own: it is what a value of 1 beside the others g
 
 from __future__ import annotations
 
+from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, FLAG, NOT_NEGATIVE, extended, not_negative
 
 
+@equation(x=extended("..."))
 def elu_features(x: Array) -> Array:
     """Positive features: above zero a straight line, below it an exponential.
 
@@ -33,6 +37,7 @@ def elu_features(x: Array) -> Array:
     return xp.where(x > 0, x + 1, xp.exp(xp.clip(x, None, 0)))
 
 
+@equation(elu_features, grad="...")
 def elu_features_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches x when `grad` reaches its features.
 
@@ -81,6 +86,19 @@ def _states_from_behind(k: Array, v: Array, causal: bool) -> Array:
     return xp.flip(xp.cumulative_sum(xp.flip(_outer(k, v), axis=-3), axis=-3), axis=-3)
 
 
+def _one_time(q: Array, k: Array, causal: bool) -> None:
+    if causal and q.shape[-2] != k.shape[-2]:
+        raise MathsError(f"{q.shape[-2]} queries and {k.shape[-2]} keys; causal, as many of both")
+
+
+@equation(
+    _one_time,
+    q=not_negative("... queries>=0 features"),
+    k=not_negative("... keys>=0 features"),
+    v="... keys>=0 d_v",
+    eps=NOT_NEGATIVE,
+    causal=FLAG,
+)
 def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) -> Array:
     """What each query gathers: the mean of the values by products of features.
 
@@ -108,6 +126,7 @@ def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) 
     return _shares(_applied(q, _states(k, _with_ones(v), causal)), eps)
 
 
+@equation(linear_attention, grad="... queries>=0 d_v")
 def linear_attention_grad(
     q: Array, k: Array, v: Array, grad: Array, *, eps: float, causal: bool
 ) -> tuple[Array, Array, Array]:
@@ -136,6 +155,13 @@ def linear_attention_grad(
     return dq, dk, _applied(k, back)[..., :-1]
 
 
+@equation(
+    q=not_negative("... time>=0 features"),
+    k=not_negative("... time>=0 features"),
+    v="... time>=0 d_v",
+    eps=NOT_NEGATIVE,
+    chunk=COUNT,
+)
 def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chunk: int) -> Array:
     """Causal linear attention, some tokens at a time: products of matrices, and one state.
 
@@ -164,6 +190,14 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
     return _shares(xp.concat(gathered, axis=-2), eps) if gathered else v
 
 
+@equation(
+    state="... features d_v",
+    normaliser="... features",
+    q=not_negative("... features"),
+    k=not_negative("... features"),
+    v="... d_v",
+    eps=NOT_NEGATIVE,
+)
 def linear_attention_step(
     state: Array, normaliser: Array, q: Array, k: Array, v: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:

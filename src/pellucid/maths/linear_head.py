@@ -6,11 +6,16 @@ reach the matrices. It does not know what lies between; tied means that both end
 
 from __future__ import annotations
 
+import math
+
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, index
 
 
+@equation(weight="vocab_size d_model", ids=index("...", of="vocab_size"))
 def embedding(weight: Array, ids: Array) -> Array:
     """The row of each id: a one-hot row times a matrix, without the product.
 
@@ -29,11 +34,11 @@ def embedding(weight: Array, ids: Array) -> Array:
         embedding(array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), array([2, 0, 2]))
     """
     xp = namespace(weight)
-    _rows(weight, ids)
     flat = xp.take(weight, xp.reshape(ids, (-1,)), axis=0)
     return xp.reshape(flat, (*ids.shape, weight.shape[-1]))
 
 
+@equation(ids=index("...", of="vocab_size"), grad="... d_model", vocab_size=COUNT)
 def embedding_grad(ids: Array, grad: Array, *, vocab_size: int) -> Array:
     """The gradient that reaches the matrix when `grad` reaches the embedded tokens: a scatter-add.
 
@@ -45,11 +50,20 @@ def embedding_grad(ids: Array, grad: Array, *, vocab_size: int) -> Array:
     Args:
         ids: (...). grad: (..., d_model). Returns (vocab_size, d_model).
     """
-    checks.floats(grad=grad)
-    checks.shaped(*ids.shape, grad.shape[-1], grad=grad)
     return _scattered(ids, grad, vocab_size)
 
 
+def _one_row(targets: Array) -> None:
+    checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
+
+
+@equation(
+    _one_row,
+    x="... d_model",
+    weight="classes d_model",
+    bias="classes",
+    targets=index("...", of="classes"),
+)
 def linear_head_loss(x: Array, weight: Array, bias: Array, targets: Array) -> Array:
     """The mean cross-entropy of scores that are a linear function of hidden states.
 
@@ -74,6 +88,7 @@ def linear_head_loss(x: Array, weight: Array, bias: Array, targets: Array) -> Ar
     return namespace(x, weight).mean(cross_entropy(_scores(x, weight, bias), targets))
 
 
+@equation(linear_head_loss)
 def linear_head_grads(
     x: Array, weight: Array, bias: Array, targets: Array
 ) -> tuple[Array, Array, Array]:
@@ -98,6 +113,12 @@ def linear_head_grads(
     return dx, xp.matrix_transpose(rows) @ hidden, xp.sum(rows, axis=0)
 
 
+@equation(
+    _one_row,
+    weight="vocab_size d_model",
+    ids=index("...", of="vocab_size"),
+    targets=index("...", of="vocab_size"),
+)
 def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
     """The loss of the smallest tied model: a row is looked up, and scored against every row.
 
@@ -119,12 +140,12 @@ def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
     Example:
         tied_loss(array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), array([0, 1]), array([2, 2]))
     """
-    checks.same_shape(ids=ids, targets=targets)
     xp = namespace(weight)
     no_bias = xp.zeros_like(weight[:, 0])
     return linear_head_loss(embedding(weight, ids), weight, no_bias, targets)
 
 
+@equation(tied_loss)
 def tied_loss_grad(weight: Array, ids: Array, targets: Array) -> Array:
     """The gradient of `tied_loss` by the one matrix: what reaches it as a head, and as an input.
 
@@ -145,10 +166,6 @@ def tied_loss_grad(weight: Array, ids: Array, targets: Array) -> Array:
 
 def _scores(x: Array, weight: Array, bias: Array) -> Array:
     xp = namespace(x, weight, bias)
-    checks.floats(x=x, weight=weight, bias=bias)
-    checks.shaped(weight.shape[0], weight.shape[-1], weight=weight)
-    checks.shaped(weight.shape[0], bias=bias)
-    checks.shaped(*x.shape[:-1], weight.shape[1], x=x)
     return x @ xp.matrix_transpose(weight) + bias
 
 
@@ -158,9 +175,3 @@ def _scattered(ids: Array, grad: Array, vocab_size: int) -> Array:
     rows = xp.arange(vocab_size, dtype=ids.dtype, device=device_of(ids))
     hit = xp.astype(rows[:, None] == xp.reshape(ids, (1, -1)), grad.dtype)
     return hit @ xp.reshape(grad, (-1, grad.shape[-1]))
-
-
-def _rows(weight: Array, ids: Array) -> None:
-    checks.floats(weight=weight)
-    checks.shaped(weight.shape[0], weight.shape[-1], weight=weight)
-    checks.indices(weight.shape[0], ids=ids)

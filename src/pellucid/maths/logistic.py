@@ -5,10 +5,12 @@ Comes in: scores. Goes out: shares of the second class, or costs. It does not kn
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import extended
 
 
+@equation(x=extended("..."))
 def sigmoid(x: Array) -> Array:
     """A number squeezed into (0, 1): the probability whose log odds are x.
 
@@ -29,12 +31,12 @@ def sigmoid(x: Array) -> Array:
     Example:
         sigmoid(array([-1000.0, -1.0, 0.0, 1.0, 1000.0]))
     """
-    checks.floats(x=x)
     xp = namespace(x)
     small = xp.exp(_below_zero(x))
     return xp.where(x >= 0, xp.ones_like(x), small) / (1 + small)
 
 
+@equation(sigmoid, grad="...")
 def sigmoid_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches x when `grad` reaches its sigmoid.
 
@@ -43,11 +45,11 @@ def sigmoid_grad(x: Array, grad: Array) -> Array:
     Args:
         x: (...). grad: (...). Returns (...).
     """
-    checks.floats(x=x, grad=grad)
     small = namespace(x, grad).exp(_below_zero(x))
     return grad * small / (1 + small) ** 2
 
 
+@equation(x=extended("..."))
 def softplus(x: Array) -> Array:
     """A ramp with a round corner: what it costs to say x where the answer was no.
 
@@ -69,11 +71,11 @@ def softplus(x: Array) -> Array:
     Example:
         softplus(array([-1000.0, 0.0, 1000.0]))
     """
-    checks.floats(x=x)
     xp = namespace(x)
     return xp.where(x >= 0, x, xp.zeros_like(x)) + xp.log1p(xp.exp(_below_zero(x)))
 
 
+@equation(softplus, grad="...")
 def softplus_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches x when `grad` reaches its softplus.
 
@@ -82,7 +84,6 @@ def softplus_grad(x: Array, grad: Array) -> Array:
     Args:
         x: (...). grad: (...). Returns (...).
     """
-    checks.floats(grad=grad)
     return grad * sigmoid(x)
 
 

@@ -11,9 +11,12 @@ factor 2. The paper's eq. 17 writes the gradient without it: its learning rates 
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, shares
 from pellucid.maths.scans import linear_scan
 
 
+@equation(memory="... d_v d_k", k="... d_k", v="... d_v")
 def memory_loss(memory: Array, k: Array, v: Array) -> Array:
     """How wrong the memory is about what belongs to a key.
 
@@ -35,6 +38,7 @@ def _error(memory: Array, k: Array, v: Array) -> Array:
     return (memory @ k[..., None])[..., 0] - v
 
 
+@equation(memory_loss)
 def memory_loss_grad(memory: Array, k: Array, v: Array) -> Array:
     """The gradient of `memory_loss` by the memory: how surprising a token is, and in what way.
 
@@ -46,6 +50,15 @@ def memory_loss_grad(memory: Array, k: Array, v: Array) -> Array:
     return 2 * _error(memory, k, v)[..., :, None] * k[..., None, :]
 
 
+@equation(
+    memory="... d_v d_k",
+    k="... d_k",
+    v="... d_v",
+    momentum="... d_v d_k",
+    persistence="...",
+    learning_rate="...",
+    forgetting=shares("..."),
+)
 def memory_step(
     memory: Array,
     momentum: Array,
@@ -79,6 +92,15 @@ def memory_step(
     return (1 - alpha) * memory + momentum, momentum
 
 
+@equation(
+    memory="... d_v d_k",
+    momentum="... d_v d_k",
+    k="... time d_k",
+    v="... time d_v",
+    persistence="... time",
+    learning_rate="... time",
+    forgetting=shares("... time"),
+)
 def memory_through_time(
     memory: Array,
     momentum: Array,
@@ -128,6 +150,7 @@ def _carried(factor: Array, added: Array, start: Array) -> Array:
     return xp.reshape(h, added.shape)
 
 
+@equation(memory_through_time, chunk=COUNT)
 def memory_in_chunks(
     memory: Array,
     momentum: Array,

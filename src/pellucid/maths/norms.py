@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, NOT_NEGATIVE
 
 #: The axes that share a mean.
 Axes = int | tuple[int, ...]
@@ -37,14 +39,7 @@ def over_tokens(x: Array) -> Array:
     return namespace(x).sum(x, axis=tuple(range(x.ndim - 1)))
 
 
-def check_features(x: Array, eps: float, **vectors: Array) -> None:
-    """Refuse vectors that have not one number for each feature of x."""
-    checks.floats(x=x, **vectors)
-    checks.axes(1, x=x)
-    checks.shaped(x.shape[-1], **vectors)
-    checks.not_negative(eps=eps)
-
-
+@equation(x="... features", gain="features", bias="features", eps=NOT_NEGATIVE)
 def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     """Each token's features with mean 0 and variance 1, times a gain, plus a bias.
 
@@ -63,10 +58,10 @@ def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     Example:
         layer_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), zeros(4), eps=1e-5)
     """
-    check_features(x, eps, gain=gain, bias=bias)
     return standardised(x, -1, eps)[0] * gain + bias
 
 
+@equation(layer_norm, grad="... features")
 def layer_norm_grad(
     x: Array, gain: Array, grad: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:
@@ -83,6 +78,7 @@ def layer_norm_grad(
     return dx, over_tokens(grad * unit), over_tokens(grad)
 
 
+@equation(x="... features", gain="features", eps=NOT_NEGATIVE)
 def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
     """Each token's features with mean square 1, times a gain; the mean is left alone.
 
@@ -102,10 +98,10 @@ def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
         rms_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), eps=1e-5)
     """
     xp = namespace(x, gain)
-    check_features(x, eps, gain=gain)
     return x / xp.sqrt(xp.mean(x**2, axis=-1, keepdims=True) + eps) * gain
 
 
+@equation(rms_norm, grad="... features")
 def rms_norm_grad(x: Array, gain: Array, grad: Array, *, eps: float) -> tuple[Array, Array]:
     """The gradients that reach x and gain when `grad` reaches `rms_norm`.
 
@@ -123,11 +119,21 @@ def rms_norm_grad(x: Array, gain: Array, grad: Array, *, eps: float) -> tuple[Ar
 
 
 def _grouped(x: Array, n_groups: int) -> Array:
-    checks.at_least(1, n_groups=n_groups)
-    checks.divides(n_groups, **{"the number of features": x.shape[-1]})
     return namespace(x).reshape(x, (*x.shape[:-1], n_groups, x.shape[-1] // n_groups))
 
 
+def _n_groups_divides(x: Array, n_groups: int) -> None:
+    checks.divides(n_groups, **{"the number of features": x.shape[-1]})
+
+
+@equation(
+    _n_groups_divides,
+    x="... features",
+    gain="features",
+    bias="features",
+    n_groups=COUNT,
+    eps=NOT_NEGATIVE,
+)
 def group_norm(x: Array, gain: Array, bias: Array, *, n_groups: int, eps: float) -> Array:
     """Each group of a token's features with mean 0 and variance 1, times a gain, plus a bias.
 
@@ -149,11 +155,11 @@ def group_norm(x: Array, gain: Array, bias: Array, *, n_groups: int, eps: float)
     Example:
         group_norm(array([[1.0, 3.0, 10.0, 30.0]]), ones(4), zeros(4), n_groups=2, eps=1e-5)
     """
-    check_features(x, eps, gain=gain, bias=bias)
     unit, _ = standardised(_grouped(x, n_groups), -1, eps)
     return namespace(x).reshape(unit, x.shape) * gain + bias
 
 
+@equation(group_norm, grad="... features")
 def group_norm_grad(
     x: Array, gain: Array, grad: Array, *, n_groups: int, eps: float
 ) -> tuple[Array, Array, Array]:
@@ -171,6 +177,7 @@ def group_norm_grad(
     return xp.reshape(dx, x.shape), over_tokens(grad * unit), over_tokens(grad)
 
 
+@equation(x="... time features", gain="features", bias="features", eps=NOT_NEGATIVE)
 def instance_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     """Each feature with mean 0 and variance 1 over the time of its sequence.
 
@@ -192,11 +199,10 @@ def instance_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     Example:
         instance_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """
-    check_features(x, eps, gain=gain, bias=bias)
-    checks.axes(2, x=x)
     return standardised(x, -2, eps)[0] * gain + bias
 
 
+@equation(instance_norm, grad="... time features")
 def instance_norm_grad(
     x: Array, gain: Array, grad: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:

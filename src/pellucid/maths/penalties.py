@@ -7,10 +7,12 @@ prox(w) is the u that minimises |u - w|^2 / 2 + step penalty(u).
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import NOT_NEGATIVE
 
 
+@equation(w="...", strength=NOT_NEGATIVE)
 def l1_penalty(w: Array, *, strength: float) -> Array:
     """The sum of the sizes of the weights.
 
@@ -30,10 +32,10 @@ def l1_penalty(w: Array, *, strength: float) -> Array:
     Example:
         l1_penalty(array([3.0, -0.5, 0.0]), strength=0.1)
     """
-    _weights(w, strength)
     return strength * namespace(w).sum(_size(w))
 
 
+@equation(l1_penalty)
 def l1_penalty_grad(w: Array, *, strength: float) -> Array:
     """A subgradient of `l1_penalty`: the same pull on large and small weights, none at 0.
 
@@ -42,10 +44,10 @@ def l1_penalty_grad(w: Array, *, strength: float) -> Array:
     Args:
         As `l1_penalty`. Returns like w.
     """
-    _weights(w, strength)
     return strength * namespace(w).sign(w)
 
 
+@equation(l1_penalty, step=NOT_NEGATIVE)
 def l1_prox(w: Array, *, strength: float, step: float) -> Array:
     """Every weight moves towards 0 by the same amount, and stays there if it gets there.
 
@@ -64,12 +66,12 @@ def l1_prox(w: Array, *, strength: float, step: float) -> Array:
     Example:
         l1_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
     """
-    _weights(w, strength, step)
     xp = namespace(w)
     left = _size(w) - step * strength
     return xp.sign(w) * xp.where(left > 0, left, xp.zeros_like(left))
 
 
+@equation(l1_penalty)
 def l2_penalty(w: Array, *, strength: float) -> Array:
     """The sum of the squares of the weights.
 
@@ -93,10 +95,10 @@ def l2_penalty(w: Array, *, strength: float) -> Array:
     Example:
         l2_penalty(array([3.0, -0.5, 0.0]), strength=0.1)
     """
-    _weights(w, strength)
     return strength * namespace(w).sum(w**2)
 
 
+@equation(l1_penalty)
 def l2_penalty_grad(w: Array, *, strength: float) -> Array:
     """The gradient of `l2_penalty`: a pull in proportion to the weight.
 
@@ -105,10 +107,10 @@ def l2_penalty_grad(w: Array, *, strength: float) -> Array:
     Args:
         As `l2_penalty`. Returns like w.
     """
-    _weights(w, strength)
     return 2 * strength * w
 
 
+@equation(l1_prox)
 def l2_prox(w: Array, *, strength: float, step: float) -> Array:
     """Every weight shrinks by the same share, and none becomes 0.
 
@@ -124,10 +126,10 @@ def l2_prox(w: Array, *, strength: float, step: float) -> Array:
     Example:
         l2_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
     """
-    _weights(w, strength, step)
     return w / (1 + 2 * step * strength)
 
 
+@equation(w="...", l1=NOT_NEGATIVE, l2=NOT_NEGATIVE)
 def elastic_net_penalty(w: Array, *, l1: float, l2: float) -> Array:
     """Both: sizes, to select, and squares, to share among weights that do the same.
 
@@ -148,6 +150,7 @@ def elastic_net_penalty(w: Array, *, l1: float, l2: float) -> Array:
     return l1_penalty(w, strength=l1) + l2_penalty(w, strength=l2)
 
 
+@equation(elastic_net_penalty)
 def elastic_net_penalty_grad(w: Array, *, l1: float, l2: float) -> Array:
     """A subgradient of `elastic_net_penalty`.
 
@@ -159,6 +162,7 @@ def elastic_net_penalty_grad(w: Array, *, l1: float, l2: float) -> Array:
     return l1_penalty_grad(w, strength=l1) + l2_penalty_grad(w, strength=l2)
 
 
+@equation(elastic_net_penalty, step=NOT_NEGATIVE)
 def elastic_net_prox(w: Array, *, l1: float, l2: float, step: float) -> Array:
     """First the soft threshold, then the shrinking: weights become exactly 0, and smaller.
 
@@ -175,11 +179,6 @@ def elastic_net_prox(w: Array, *, l1: float, l2: float, step: float) -> Array:
         elastic_net_prox(array([3.0, -0.5, 0.04]), l1=0.1, l2=0.01, step=1.0)
     """
     return l2_prox(l1_prox(w, strength=l1, step=step), strength=l2, step=step)
-
-
-def _weights(w: Array, strength: float, step: float = 0.0) -> None:
-    checks.floats(w=w)
-    checks.not_negative(strength=strength, step=step)
 
 
 def _size(w: Array) -> Array:

@@ -7,10 +7,12 @@ of answers to the same prompt. It does not know what rewarded them.
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import NOT_NEGATIVE, POSITIVE
 
 
+@equation(log_p="...", advantage="...")
 def policy_gradient_loss(log_p: Array, advantage: Array) -> Array:
     """A loss whose gradient is, on average, that of the expected reward downwards.
 
@@ -33,11 +35,10 @@ def policy_gradient_loss(log_p: Array, advantage: Array) -> Array:
     Example:
         policy_gradient_loss(array([-1.0, -2.0]), array([0.5, -0.5]))
     """
-    checks.floats(log_p=log_p, advantage=advantage)
-    checks.same_shape(log_p=log_p, advantage=advantage)
     return -advantage * log_p
 
 
+@equation(policy_gradient_loss)
 def policy_gradient_loss_grad(log_p: Array, advantage: Array) -> Array:
     """The gradient of `policy_gradient_loss` by log P.
 
@@ -46,10 +47,10 @@ def policy_gradient_loss_grad(log_p: Array, advantage: Array) -> Array:
     Args:
         As `policy_gradient_loss`. Returns like log_p.
     """
-    checks.same_shape(log_p=log_p, advantage=advantage)
     return -advantage
 
 
+@equation(log_p="...", old_log_p="...", advantage="...", clip=POSITIVE)
 def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, clip: float) -> Array:
     """A policy gradient that stops where a draw's probability has changed enough.
 
@@ -71,7 +72,7 @@ def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, cli
     Example:
         clipped_policy_loss(array([-1.0, -1.0]), array([-2.0, -1.1]), array([1.0, 1.0]), clip=0.2)
     """
-    ratio = _ratio(log_p, old_log_p, advantage, clip)
+    ratio = _ratio(log_p, old_log_p)
     xp = namespace(log_p)
     low, high = xp.full_like(ratio, 1 - clip), xp.full_like(ratio, 1 + clip)
     kept = xp.where(ratio > high, high, xp.where(ratio < low, low, ratio))
@@ -79,6 +80,7 @@ def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, cli
     return -xp.where(bound < free, bound, free)
 
 
+@equation(clipped_policy_loss)
 def clipped_policy_loss_grad(
     log_p: Array, old_log_p: Array, advantage: Array, *, clip: float
 ) -> Array:
@@ -89,12 +91,13 @@ def clipped_policy_loss_grad(
     Args:
         As `clipped_policy_loss`. Returns like log_p.
     """
-    ratio = _ratio(log_p, old_log_p, advantage, clip)
+    ratio = _ratio(log_p, old_log_p)
     xp = namespace(log_p)
     done = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
     return xp.where(done, xp.zeros_like(ratio), -ratio * advantage)
 
 
+@equation(rewards="... samples>=2")
 def rloo_advantages(rewards: Array) -> Array:
     """By how much each answer beat the mean of the other answers to its prompt.
 
@@ -117,10 +120,11 @@ def rloo_advantages(rewards: Array) -> Array:
     Example:
         rloo_advantages(array([1.0, 0.0, 0.0, 0.0]))
     """
-    n = _group(rewards)
+    n = rewards.shape[-1]
     return (rewards - namespace(rewards).mean(rewards, axis=-1)[..., None]) * (n / (n - 1))
 
 
+@equation(rewards="... samples>=2", eps=NOT_NEGATIVE)
 def grpo_advantages(rewards: Array, *, eps: float) -> Array:
     """By how many standard deviations each answer beat the mean of all answers to its prompt.
 
@@ -128,7 +132,7 @@ def grpo_advantages(rewards: Array, *, eps: float) -> Array:
 
     Args:
         rewards: (..., samples), at least two. Returns like it.
-        eps: at least 0; with 0 a group whose rewards are all the same gives nan.
+        eps: at least 0; with 0 a group whose rewards are all the same is refused.
     Fails:
         It has another optimum than the reward has: where nearly all answers are good the spread is
         small, and the pull away from the reference grows without end.
@@ -142,22 +146,10 @@ def grpo_advantages(rewards: Array, *, eps: float) -> Array:
     Example:
         grpo_advantages(array([1.0, 0.0, 0.0, 0.0]), eps=1e-4)
     """
-    _group(rewards)
-    checks.not_negative(eps=eps)
     xp = namespace(rewards)
     better = rewards - xp.mean(rewards, axis=-1)[..., None]
     return better / (xp.std(rewards, axis=-1, correction=1)[..., None] + eps)
 
 
-def _group(rewards: Array) -> int:
-    checks.floats(rewards=rewards)
-    checks.axes(1, rewards=rewards)
-    checks.at_least(2, samples=rewards.shape[-1])
-    return rewards.shape[-1]
-
-
-def _ratio(log_p: Array, old_log_p: Array, advantage: Array, clip: float) -> Array:
-    checks.above_zero(clip=clip)
-    checks.floats(log_p=log_p)
-    checks.same_shape(log_p=log_p, old_log_p=old_log_p, advantage=advantage)
+def _ratio(log_p: Array, old_log_p: Array) -> Array:
     return namespace(log_p).exp(log_p - old_log_p)

@@ -8,9 +8,19 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.rotary import Pairing, angles_at, check_pairing, to_interleaved
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import ABOVE_ONE, ANY_NUMBER, EVEN, FLAG
+from pellucid.maths.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
 
 
+@equation(
+    positions="time>=0",
+    d_model=EVEN,
+    base=ABOVE_ONE,
+    pairing=PAIRINGS,
+    offset=ANY_NUMBER,
+    down_to_base=FLAG,
+)
 def sinusoid(
     positions: Array,
     *,
@@ -37,7 +47,7 @@ def sinusoid(
     Fails:
         Positions beyond those of training get codes that no layer has seen.
     Raises:
-        ValueError: `pairing` is neither of the two.
+        MathsError: `pairing` is neither of the two, or d_model is odd.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     See also:
@@ -45,7 +55,6 @@ def sinusoid(
     Example:
         sinusoid(arange(3.0), d_model=4, base=10000.0)
     """
-    check_pairing(pairing)
     xp = namespace(positions)
     n = d_model // 2
     steps = max(n - 1, 1) if down_to_base else n

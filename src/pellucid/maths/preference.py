@@ -6,14 +6,23 @@ out: losses and gradients. It does not know who preferred, or what drew the answ
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.divergences import kl_divergence, kl_divergence_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import FRACTION, POSITIVE, distribution, extended
 from pellucid.maths.logistic import sigmoid, softplus
 from pellucid.maths.softmax import softmax
 from pellucid.maths.zeros import log_of
 
 
+@equation(
+    chosen="...",
+    rejected="...",
+    reference_chosen="...",
+    reference_rejected="...",
+    beta=POSITIVE,
+    label_smoothing=FRACTION,
+)
 def dpo_loss(
     chosen: Array,
     rejected: Array,
@@ -51,11 +60,11 @@ def dpo_loss(
     Example:
         dpo_loss(array([-10.0]), array([-30.0]), array([-10.1]), array([-20.1]), beta=0.1)
     """
-    checks.fraction(label_smoothing=label_smoothing)
     z = dpo_margin(chosen, rejected, reference_chosen, reference_rejected, beta=beta)
     return (1 - label_smoothing) * softplus(-z) + label_smoothing * softplus(z)
 
 
+@equation(dpo_loss)
 def dpo_loss_grad(
     chosen: Array,
     rejected: Array,
@@ -74,12 +83,12 @@ def dpo_loss_grad(
     Args:
         As `dpo_loss`. Returns dchosen, drejected.
     """
-    checks.fraction(label_smoothing=label_smoothing)
     z = dpo_margin(chosen, rejected, reference_chosen, reference_rejected, beta=beta)
     pull = beta * (sigmoid(-z) - label_smoothing)
     return -pull, pull
 
 
+@equation(dpo_loss)
 def dpo_margin(
     chosen: Array,
     rejected: Array,
@@ -103,17 +112,10 @@ def dpo_margin(
     Example:
         dpo_margin(array([-10.0]), array([-30.0]), array([-10.1]), array([-20.1]), beta=0.1)
     """
-    checks.above_zero(beta=beta)
-    checks.floats(chosen=chosen)
-    checks.same_shape(
-        chosen=chosen,
-        rejected=rejected,
-        reference_chosen=reference_chosen,
-        reference_rejected=reference_rejected,
-    )
     return beta * ((chosen - rejected) - (reference_chosen - reference_rejected))
 
 
+@equation(margin=extended("..."))
 def hinge_preference_loss(margin: Array) -> Array:
     """A preference that costs nothing any more once its margin is 1.
 
@@ -130,11 +132,11 @@ def hinge_preference_loss(margin: Array) -> Array:
     Example:
         hinge_preference_loss(array([-1.0, 0.5, 2.0]))
     """
-    checks.floats(margin=margin)
     xp = namespace(margin)
     return xp.where(margin < 1, 1 - margin, xp.zeros_like(margin))
 
 
+@equation(hinge_preference_loss)
 def hinge_preference_loss_grad(margin: Array) -> Array:
     """The gradient of `hinge_preference_loss` by the margin; at 1 the subgradient 0.
 
@@ -147,6 +149,12 @@ def hinge_preference_loss_grad(margin: Array) -> Array:
     return xp.where(margin < 1, -xp.ones_like(margin), xp.zeros_like(margin))
 
 
+@equation(
+    p=distribution("... answers"),
+    reference=distribution("... answers"),
+    reward="... answers",
+    beta=POSITIVE,
+)
 def regularised_reward(p: Array, reference: Array, reward: Array, *, beta: float) -> Array:
     """What a policy earns, less what it pays for leaving its reference. To be made large.
 
@@ -170,11 +178,10 @@ def regularised_reward(p: Array, reference: Array, reward: Array, *, beta: float
     Example:
         regularised_reward(array([0.5, 0.5]), array([0.9, 0.1]), array([0.0, 1.0]), beta=0.5)
     """
-    checks.above_zero(beta=beta)
-    checks.same_shape(p=p, reward=reward)
     return namespace(p, reward).sum(p * reward, axis=-1) - beta * kl_divergence(p, reference)
 
 
+@equation(regularised_reward)
 def regularised_reward_grad(p: Array, reference: Array, reward: Array, *, beta: float) -> Array:
     """The gradient of `regularised_reward` by the policy's probabilities.
 
@@ -183,11 +190,10 @@ def regularised_reward_grad(p: Array, reference: Array, reward: Array, *, beta: 
     Args:
         As `regularised_reward`. Returns like p.
     """
-    checks.above_zero(beta=beta)
-    checks.same_shape(p=p, reward=reward)
     return reward - beta * kl_divergence_grad(p, reference)[0]
 
 
+@equation(regularised_reward)
 def regularised_reward_optimum(reference: Array, reward: Array, *, beta: float) -> Array:
     """The policy that earns most under `regularised_reward`: the reference, tilted.
 
@@ -205,7 +211,4 @@ def regularised_reward_optimum(reference: Array, reward: Array, *, beta: float) 
     Example:
         regularised_reward_optimum(array([0.9, 0.1]), array([0.0, 1.0]), beta=0.5)
     """
-    checks.above_zero(beta=beta)
-    checks.same_shape(reference=reference, reward=reward)
-    checks.distribution(reference=reference)
     return softmax(log_of(reference) + reward / beta)

@@ -10,8 +10,11 @@ import math
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, FLAG, FROM_ZERO, POSITIVE, not_negative, reals, wholes
 
 
+@equation(query_positions=reals("queries>=0"), key_positions=reals("keys>=0"))
 def relative_distances(query_positions: Array, key_positions: Array) -> Array:
     """How far each key lies after each query; negative where it lies before.
 
@@ -29,6 +32,7 @@ def relative_distances(query_positions: Array, key_positions: Array) -> Array:
     return xp.expand_dims(key_positions, axis=0) - xp.expand_dims(query_positions, axis=1)
 
 
+@equation(distances=wholes("..."), max_distance=FROM_ZERO)
 def clipped_distance_index(distances: Array, *, max_distance: int) -> Array:
     """Which of 2 max_distance + 1 learned vectors belongs to a distance.
 
@@ -53,6 +57,23 @@ def _bucket_starts(n_exact: int, n_buckets: int, max_distance: int) -> list[int]
     return [math.ceil(n_exact * ratio ** (k / wide) - 1e-9) for k in range(1, wide)]
 
 
+def _beyond_exact(n_buckets: int, max_distance: int, causal: bool) -> None:
+    n_exact = _n_exact(n_buckets, causal)
+    if n_exact < 1 or (not causal and n_buckets % 2):
+        raise MathsError(
+            f"n_buckets is {n_buckets}; it has to be {2 if causal else 4} or more, and"
+            " even where buckets are for both sides"
+        )
+    if max_distance <= n_exact:
+        raise MathsError(f"max_distance is {max_distance}; it has to be above {n_exact}")
+
+
+def _n_exact(n_buckets: int, causal: bool) -> int:
+    """How many distances have a bucket of their own, on one side."""
+    return (n_buckets if causal else n_buckets // 2) // 2
+
+
+@equation(_beyond_exact, distances=wholes("..."), n_buckets=COUNT, max_distance=COUNT, causal=FLAG)
 def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, causal: bool) -> Array:
     """Which of a few learned biases belongs to a distance; far ones share theirs.
 
@@ -77,8 +98,6 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     n_buckets = n_buckets if causal else n_buckets // 2
     back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
     n_exact = n_buckets // 2
-    if max_distance <= n_exact:
-        raise MathsError(f"max_distance is {max_distance}; it has to be above {n_exact}")
     starts = _bucket_starts(n_exact, n_buckets, max_distance)
     bucket = xp.clip(back, 0, n_exact)
     for start in starts:
@@ -86,6 +105,7 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     return bucket if causal else bucket + n_buckets * xp.astype(distances > 0, distances.dtype)
 
 
+@equation(heads=not_negative("..."), n_heads=COUNT, max_exponent=POSITIVE)
 def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Array:
     """How steeply each head's scores fall with distance: a geometric series of slopes.
 
@@ -107,6 +127,7 @@ def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Ar
     return xp.exp(steps * (-math.log(2) * max_exponent / n))
 
 
+@equation(slopes="heads", distances="queries keys")
 def alibi_bias(slopes: Array, distances: Array) -> Array:
     """A penalty on scores that grows with the distance, for each head at its own slope.
 

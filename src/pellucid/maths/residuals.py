@@ -5,10 +5,11 @@ Comes in: Jacobians of layers. Goes out: Jacobians. It does not know what a laye
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
 
 
+@equation(jacobian="... features features")
 def residual_jacobian(jacobian: Array) -> Array:
     """The Jacobian of x + f(x): the identity, plus what the layer does.
 
@@ -29,13 +30,11 @@ def residual_jacobian(jacobian: Array) -> Array:
     Example:
         residual_jacobian(array([[0.1, 0.0], [0.2, 0.0]]))
     """
-    checks.floats(jacobian=jacobian)
-    checks.axes(2, jacobian=jacobian)
     n = jacobian.shape[-1]
-    checks.shaped(*jacobian.shape[:-2], n, n, jacobian=jacobian)
     return jacobian + namespace(jacobian).eye(n, dtype=jacobian.dtype, device=device_of(jacobian))
 
 
+@equation(jacobians="layers features features")
 def chained_jacobian(jacobians: Array) -> Array:
     """The Jacobian of layers one after the other: the product of theirs.
 
@@ -57,9 +56,6 @@ def chained_jacobian(jacobians: Array) -> Array:
         chained_jacobian(array([[[0.5]], [[0.5]], [[0.5]]]))
         chained_jacobian(residual_jacobian(array([[[0.5]], [[0.5]], [[0.5]]])))
     """
-    checks.floats(jacobians=jacobians)
-    checks.axes(3, jacobians=jacobians)
-    checks.at_least(1, **{"the number of layers": jacobians.shape[0]})
     product = jacobians[0, ...]
     for layer in range(1, jacobians.shape[0]):
         product = jacobians[layer, ...] @ product

@@ -7,25 +7,22 @@ does not know attention; how frequencies are stretched for longer texts is in `r
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from pellucid.errors import MathsError
+from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import ABOVE_ONE, EVEN, Words, reals
 
 #: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]
 
 
-def check_pairing(pairing: str) -> None:
-    """Refuse a word that names no pairing.
-
-    Raises:
-        MathsError: `pairing` is neither of the two.
-    """
-    if pairing not in ("interleaved", "half_split"):
-        raise MathsError(f"pairing is {pairing!r}; it has to be 'interleaved' or 'half_split'")
+PAIRINGS = Words(get_args(Pairing))
 
 
+@equation(pairs="pairs>=0", n_rotated=EVEN, base=ABOVE_ONE)
 def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
     """How far each pair of features turns from one position to the next.
 
@@ -46,6 +43,7 @@ def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
     return namespace(pairs).exp(pairs * (-2 / n_rotated * math.log(base)))
 
 
+@equation(positions="... time>=0", frequencies="pairs")
 def angles_at(positions: Array, frequencies: Array) -> Array:
     """The angle by which each pair of features is turned at each position.
 
@@ -64,6 +62,7 @@ def angles_at(positions: Array, frequencies: Array) -> Array:
     return xp.expand_dims(positions, axis=-1) * frequencies
 
 
+@equation(positions="time>=0", d_head=EVEN, base=ABOVE_ONE)
 def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
     """The angles of each position where every feature of a head is turned.
 
@@ -83,6 +82,11 @@ def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
     return angles_at(positions, rotary_frequencies(pairs, n_rotated=d_head, base=base))
 
 
+def _even(x: Array) -> None:
+    checks.divides(2, **{"the number of features": x.shape[-1]})
+
+
+@equation(_even, x=reals("... features"))
 def to_half_split(x: Array) -> Array:
     """Features in interleaved pairs, put into halves: 0, 2, 4, ... and then 1, 3, 5, ...
 
@@ -103,6 +107,7 @@ def to_half_split(x: Array) -> Array:
     return xp.concat((x[..., ::2], x[..., 1::2]), axis=-1)
 
 
+@equation(to_half_split)
 def to_interleaved(x: Array) -> Array:
     """Features in halves, put into interleaved pairs: 0, n, 1, n + 1, ... of 2 n features.
 
@@ -121,6 +126,22 @@ def to_interleaved(x: Array) -> Array:
     return xp.reshape(xp.stack((x[..., :half], x[..., half:]), axis=-1), x.shape)
 
 
+def _pairs_fit(angles: Array, features: int) -> None:
+    if 2 * angles.shape[-1] > features:
+        raise MathsError(
+            f"angles are of {angles.shape[-1]} pairs; {features} features have {features // 2}"
+        )
+
+
+def _pairs_of_x(x: Array, angles: Array) -> None:
+    _pairs_fit(angles, x.shape[-1])
+
+
+def _pairs_of_grad(grad: Array, angles: Array) -> None:
+    _pairs_fit(angles, grad.shape[-1])
+
+
+@equation(_pairs_of_x, x="... time>=0 d_head", angles="time>=0 pairs>=0", pairing=PAIRINGS)
 def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     """Each pair of features, seen as a point of the plane, turned by its angle.
 
@@ -146,7 +167,6 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     Example:
         rotate(array([[1.0, 0.0]]), array([[1.5707963267948966]]), pairing='half_split')
     """
-    check_pairing(pairing)
     xp = namespace(x, angles)
     half = angles.shape[-1]
     turned, kept = x[..., : 2 * half], x[..., 2 * half :]
@@ -160,6 +180,7 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     return xp.concat((turned, kept), axis=-1)
 
 
+@equation(_pairs_of_grad, angles="time>=0 pairs>=0", grad="... time>=0 d_head", pairing=PAIRINGS)
 def rotate_grad(angles: Array, grad: Array, *, pairing: Pairing) -> Array:
     """The gradient that reaches x when `grad` reaches x turned: `grad` turned back.
 

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import math
 
+from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import (
+    ABOVE_ONE,
+    ANY_NUMBER,
+    AT_LEAST_ONE,
+    COUNT,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Either,
+    positive,
+)
 
 
 def _pairs(frequencies: Array) -> Array:
@@ -23,6 +36,7 @@ def _interpolated_but(frequencies: Array, kept: Array, factor: float) -> Array:
     return frequencies * (kept + (1 - kept) / factor)
 
 
+@equation(frequencies="pairs", factor=Either(POSITIVE, positive("pairs")))
 def interpolated_frequencies(frequencies: Array, *, factor: float | Array) -> Array:
     """Every frequency divided by one factor: as if positions lay closer together.
 
@@ -40,6 +54,7 @@ def interpolated_frequencies(frequencies: Array, *, factor: float | Array) -> Ar
     return frequencies / factor
 
 
+@equation(frequencies="pairs", factor=POSITIVE)
 def ntk_frequencies(frequencies: Array, *, factor: float) -> Array:
     """High frequencies kept, low ones divided: the first by 1, the last by `factor`.
 
@@ -59,6 +74,7 @@ def ntk_frequencies(frequencies: Array, *, factor: float) -> Array:
     return frequencies * xp.exp(_pairs(frequencies) * (-math.log(factor) / last))
 
 
+@equation(frequencies="pairs", factor=AT_LEAST_ONE, length=COUNT, original_length=COUNT)
 def dynamic_ntk_frequencies(
     frequencies: Array, *, factor: float, length: int, original_length: int
 ) -> Array:
@@ -79,6 +95,19 @@ def dynamic_ntk_frequencies(
     return ntk_frequencies(frequencies, factor=factor * longer - (factor - 1))
 
 
+def _low_below_high(low: float, high: float) -> None:
+    if low >= high:
+        raise MathsError(f"low is {low} and high is {high}; low has to be below high")
+
+
+@equation(
+    _low_below_high,
+    frequencies="pairs",
+    factor=POSITIVE,
+    original_length=COUNT,
+    low=NOT_NEGATIVE,
+    high=POSITIVE,
+)
 def llama3_frequencies(
     frequencies: Array, *, factor: float, original_length: int, low: float, high: float
 ) -> Array:
@@ -108,6 +137,21 @@ def llama3_frequencies(
     return _interpolated_but(frequencies, kept, factor)
 
 
+def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
+    if beta_slow > beta_fast:
+        raise MathsError(f"beta_slow is {beta_slow}; it has to be at most beta_fast, {beta_fast}")
+
+
+@equation(
+    _slow_below_fast,
+    frequencies="pairs",
+    factor=POSITIVE,
+    original_length=COUNT,
+    base=ABOVE_ONE,
+    beta_fast=POSITIVE,
+    beta_slow=POSITIVE,
+    truncate=FLAG,
+)
 def yarn_frequencies(
     frequencies: Array,
     *,
@@ -157,6 +201,7 @@ def yarn_frequencies(
     return _interpolated_but(frequencies, kept, factor)
 
 
+@equation(factor=POSITIVE, weight=ANY_NUMBER)
 def yarn_attention_factor(factor: float, *, weight: float = 1.0) -> float:
     """What queries and keys are both multiplied by, so that attention stays sharp over more tokens.
 

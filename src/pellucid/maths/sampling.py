@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, FRACTION, POSITIVE, SHARE, masked, truths
 from pellucid.maths.softmax import softmax
 
 
+@equation(logits=masked("... classes"), k=COUNT)
 def keep_top_k(logits: Array, k: int) -> Array:
     """Only the k largest logits of each row stay; ties with the k-th stay too.
 
@@ -29,21 +31,23 @@ def keep_top_k(logits: Array, k: int) -> Array:
         keep_top_k(array([2.0, 1.0, -1.0]), 2)
     """
     xp = namespace(logits)
-    checks.floats(logits=logits)
-    checks.at_least(1, k=k)
     if k >= logits.shape[-1]:
         return logits
     threshold = xp.sort(logits, axis=-1)[..., -k : logits.shape[-1] - k + 1]
     return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
 
 
+@equation(logits=masked("... classes"), p=FRACTION)
 def keep_top_p(logits: Array, p: float) -> Array:
     """Only the smallest set of tokens whose probabilities reach p stays; at least one does.
 
     y_i = x_i where the sum of all shares larger than p_i is below p, -inf elsewhere
 
+    The likeliest token stays for every p, for 0 too.
+
     Args:
         logits: (..., classes). Returns the same shape.
+        p: in [0, 1].
     Fails:
         Where the model is unsure, p lets thousands of unlikely tokens through.
     Raises:
@@ -55,17 +59,16 @@ def keep_top_p(logits: Array, p: float) -> Array:
         keep_top_p(array([2.0, 1.0, -1.0]), 0.8)
     """
     xp = namespace(logits)
-    checks.floats(logits=logits)
-    checks.fraction(p=p)
     order = xp.argsort(logits, axis=-1, descending=True)
     shares = xp.take_along_axis(softmax(logits), order, axis=-1)
     before = xp.cumulative_sum(shares, axis=-1) - shares
     # back to where each token stood: the rank of a token is the argsort of the order
     rank = xp.argsort(order, axis=-1)
     reached = xp.take_along_axis(before, rank, axis=-1)
-    return xp.where(reached < p, logits, xp.full_like(logits, -xp.inf))
+    return xp.where((reached < p) | (rank == 0), logits, xp.full_like(logits, -xp.inf))
 
 
+@equation(logits=masked("... classes"), p=SHARE)
 def keep_min_p(logits: Array, p: float) -> Array:
     """Only tokens at least p times as likely as the likeliest stay.
 
@@ -83,13 +86,11 @@ def keep_min_p(logits: Array, p: float) -> Array:
         keep_min_p(array([2.0, 1.0, -1.0]), 0.3)
     """
     xp = namespace(logits)
-    checks.floats(logits=logits)
-    checks.above_zero(p=p)
-    checks.fraction(p=p)
     threshold = xp.max(logits, axis=-1, keepdims=True) + math.log(p)
     return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
 
 
+@equation(logits=masked("... classes"), seen=truths("... classes"), penalty=POSITIVE)
 def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
     """Tokens that were seen before become less likely: their logits are divided by `penalty`.
 
@@ -108,8 +109,5 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
         repetition_penalty(array([2.0, -1.0, 1.0]), array([True, True, False]), 1.3)
     """
     xp = namespace(logits, seen)
-    checks.floats(logits=logits)
-    checks.above_zero(penalty=penalty)
-    checks.truth(seen=seen)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
     return xp.where(seen, lowered, logits)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.divergences import entropy, entropy_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import distribution
 
 
+@equation(p=distribution("... classes>=2"))
 def normalised_entropy(p: Array) -> Array:
     """Entropy as a share of the most there could be: 1 for even shares, 0 for a single one.
 
@@ -29,10 +31,10 @@ def normalised_entropy(p: Array) -> Array:
         normalised_entropy(array([0.25, 0.25, 0.25, 0.25]))
         normalised_entropy(softmax(array([10.0, 5.0, 1.0])))
     """
-    checks.at_least(2, **{"the number of classes of p": p.shape[-1] if p.ndim else 0})
     return entropy(p) / math.log(p.shape[-1])
 
 
+@equation(normalised_entropy)
 def normalised_entropy_grad(p: Array) -> Array:
     """The gradient of `normalised_entropy` by the shares.
 
@@ -41,10 +43,10 @@ def normalised_entropy_grad(p: Array) -> Array:
     Args:
         As `normalised_entropy`. Returns like p.
     """
-    checks.at_least(2, **{"the number of classes of p": p.shape[-1] if p.ndim else 0})
     return entropy_grad(p) / math.log(p.shape[-1])
 
 
+@equation(p=distribution("... classes"))
 def renyi2_entropy(p: Array) -> Array:
     """Renyi's entropy of order 2: the logarithm of how many shares count.
 
@@ -65,11 +67,11 @@ def renyi2_entropy(p: Array) -> Array:
     Example:
         renyi2_entropy(array([0.5, 0.5, 0.0]))
     """
-    checks.distribution(p=p)
     xp = namespace(p)
     return -xp.log(xp.sum(p**2, axis=-1))
 
 
+@equation(renyi2_entropy)
 def renyi2_entropy_grad(p: Array) -> Array:
     """The gradient of `renyi2_entropy` by the shares.
 
@@ -78,10 +80,10 @@ def renyi2_entropy_grad(p: Array) -> Array:
     Args:
         As `renyi2_entropy`. Returns like p.
     """
-    checks.distribution(p=p)
     return -2 * p / namespace(p).sum(p**2, axis=-1, keepdims=True)
 
 
+@equation(renyi2_entropy)
 def softmax_slope(p: Array) -> Array:
     """The steepest entry on the diagonal of softmax's Jacobian: how much gradient can still pass.
 
@@ -104,5 +106,4 @@ def softmax_slope(p: Array) -> Array:
         softmax_slope(softmax(array([1.0, 2.0, 3.0])))
         softmax_slope(softmax(array([10.0, 20.0, 30.0])))
     """
-    checks.distribution(p=p)
     return namespace(p).max(p * (1 - p), axis=-1)

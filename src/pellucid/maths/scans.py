@@ -7,6 +7,7 @@ remembered.
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
 
 
 def _later(x: Array, shift: int, first: float) -> Array:
@@ -15,6 +16,7 @@ def _later(x: Array, shift: int, first: float) -> Array:
     return xp.concat((xp.full_like(x[..., :shift, :], first), x[..., :-shift, :]), axis=-2)
 
 
+@equation(decay="... time width|1", x="... time width", start="... width")
 def linear_scan(decay: Array, x: Array, start: Array) -> Array:
     """h_t = a_t h_(t-1) + x_t for every t, in log2(time) rounds instead of time steps.
 
@@ -41,6 +43,7 @@ def linear_scan(decay: Array, x: Array, start: Array) -> Array:
     return h + factor * start[..., None, :]
 
 
+@equation(linear_scan, grad="... time width")
 def linear_scan_grad(
     decay: Array, x: Array, start: Array, grad: Array
 ) -> tuple[Array, Array, Array]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE
+
 
 def _warm_up(step: int, warm_up: int) -> float | None:
     return step / warm_up if step < warm_up else None
@@ -18,6 +21,7 @@ def _progress(step: int, start: int, end: int) -> float:
     return min(1.0, (step - start) / max(1, end - start))
 
 
+@equation(step=NOT_NEGATIVE, warm_up=NOT_NEGATIVE)
 def constant(step: int, *, warm_up: int) -> float:
     """A straight line from 0 to 1 over `warm_up` steps, then 1.
 
@@ -33,6 +37,7 @@ def constant(step: int, *, warm_up: int) -> float:
     return 1.0 if rising is None else rising
 
 
+@equation(constant, total=NOT_NEGATIVE, final=FRACTION)
 def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it.
 
@@ -50,6 +55,7 @@ def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
     return 1 + (final - 1) * _progress(step, warm_up, total)
 
 
+@equation(linear)
 def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then half a cosine from 1 down to `final` at `total`, and `final` after it.
 
@@ -68,6 +74,7 @@ def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * _progress(step, warm_up, total))) / 2
 
 
+@equation(linear, decay=NOT_NEGATIVE)
 def warm_up_stable_decay(step: int, *, warm_up: int, decay: int, total: int, final: float) -> float:
     """Warm-up, a plateau at 1, then a straight line to `final` over the last `decay` steps.
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.attention import attention, attention_grad
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import COUNT, mask
 from pellucid.maths.softmax import softmax, softmax_grad
 
 
+@equation(x="... time features")
 def simple_attention(x: Array) -> Array:
     """Attention with nothing to learn: tokens are their own queries, keys and values.
 
@@ -33,11 +36,10 @@ def simple_attention(x: Array) -> Array:
     Example:
         simple_attention(array([[0.3, 0.2, 0.9], [0.1, 0.5, 0.2], [0.6, 0.4, 0.3]]))
     """
-    checks.floats(x=x)
-    checks.axes(2, x=x)
     return softmax(x @ namespace(x).matrix_transpose(x)) @ x
 
 
+@equation(simple_attention, grad="... time features")
 def simple_attention_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches the tokens when `grad` reaches what they gathered: by three ways.
 
@@ -47,7 +49,6 @@ def simple_attention_grad(x: Array, grad: Array) -> Array:
     Args:
         x, grad: (..., time, features). Returns the same shape.
     """
-    checks.same_shape(x=x, grad=grad)
     xp = namespace(x, grad)
     scores = x @ xp.matrix_transpose(x)
     ds = softmax_grad(scores, grad @ xp.matrix_transpose(x))
@@ -55,6 +56,22 @@ def simple_attention_grad(x: Array, grad: Array) -> Array:
     return as_values + ds @ x + xp.matrix_transpose(ds) @ x
 
 
+def _heads_divide(query: Array, value: Array, n_heads: int) -> None:
+    for name, matrix in (("query", query), ("value", value)):
+        checks.divides(n_heads, **{f"the rows of {name}": matrix.shape[0]})
+
+
+@equation(
+    _heads_divide,
+    x="... time d_model",
+    context="... keys d_model",
+    query="d_queries d_model",
+    key="d_queries d_model",
+    value="d_values d_model",
+    output="d_model d_values",
+    n_heads=COUNT,
+    mask=mask("... n_heads time keys"),
+)
 def multi_head_attention(
     x: Array,
     context: Array,
@@ -91,7 +108,6 @@ def multi_head_attention(
         multi_head_attention(eye(4), eye(4), eye(4), eye(4), eye(4), eye(4), n_heads=2)
     """
     xp = namespace(x, context)
-    _fitting(x, context, (query, key, value), output, n_heads)
     q, k, v = (
         _heads(tokens @ xp.matrix_transpose(matrix), n_heads)
         for tokens, matrix in ((x, query), (context, key), (context, value))
@@ -99,6 +115,7 @@ def multi_head_attention(
     return _together(attention(q, k, v, mask=mask)) @ xp.matrix_transpose(output)
 
 
+@equation(multi_head_attention, grad="... time d_model")
 def multi_head_attention_grad(
     x: Array,
     context: Array,
@@ -123,7 +140,6 @@ def multi_head_attention_grad(
         doutput.
     """
     xp = namespace(x, context, grad)
-    _fitting(x, context, (query, key, value), output, n_heads)
     q, k, v = (
         _heads(tokens @ xp.matrix_transpose(matrix), n_heads)
         for tokens, matrix in ((x, query), (context, key), (context, value))
@@ -160,19 +176,3 @@ def _of_matrix(grad: Array, x: Array) -> Array:
     xp = namespace(grad, x)
     rows, inputs = (xp.reshape(a, (-1, a.shape[-1])) for a in (grad, x))
     return xp.matrix_transpose(rows) @ inputs
-
-
-def _fitting(
-    x: Array, context: Array, matrices: tuple[Array, Array, Array], output: Array, n_heads: int
-) -> None:
-    query, key, value = matrices
-    checks.floats(x=x, context=context, query=query, key=key, value=value, output=output)
-    checks.axes(2, x=x, context=context)
-    d_model = x.shape[-1]
-    checks.shaped(*context.shape[:-1], d_model, context=context)
-    checks.at_least(1, n_heads=n_heads)
-    for name, matrix in (("query", query), ("key", key), ("value", value)):
-        checks.shaped(matrix.shape[0], d_model, **{name: matrix})
-        checks.divides(n_heads, **{f"the rows of {name}": matrix.shape[0]})
-    checks.shaped(query.shape[0], d_model, key=key)
-    checks.shaped(d_model, value.shape[0], output=output)

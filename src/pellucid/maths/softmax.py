@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import POSITIVE, scores
 
 
 def _maximum(x: Array) -> Array:
@@ -23,13 +25,12 @@ def _not_zero(total: Array) -> Array:
     return xp.where(total == 0, xp.ones_like(total), total)
 
 
-def _scaled(x: Array, temperature: float) -> Array:
-    checks.floats(x=x)
-    checks.axes(1, x=x)
-    checks.above_zero(temperature=temperature)
-    return x / temperature
+def _from_top(x: Array, temperature: float) -> Array:
+    """(x - max x) / T: taken out first, the maximum cannot overflow however low T is."""
+    return (x - _maximum(x)) / temperature
 
 
+@equation(x=scores("... classes"))
 def logsumexp(x: Array) -> Array:
     """log Z, the logarithm of the sum of the exponentials of each row.
 
@@ -55,8 +56,6 @@ def logsumexp(x: Array) -> Array:
         logsumexp(array([1000.0, 1000.0]))
     """
     xp = namespace(x)
-    checks.floats(x=x)
-    checks.axes(1, x=x)
     top = _maximum(x)
     total = xp.sum(xp.exp(x - top), axis=-1, keepdims=True)
     log_z = xp.log(_not_zero(total)) + top
@@ -64,6 +63,7 @@ def logsumexp(x: Array) -> Array:
     return xp.squeeze(log_z, axis=-1)
 
 
+@equation(x=scores("... classes"), temperature=POSITIVE)
 def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
     """log p: the logarithm of softmax without forming softmax.
 
@@ -90,12 +90,13 @@ def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
         log_softmax(array([1.0, 2.0, 3.0]))
     """
     xp = namespace(x)
-    x = _scaled(x, temperature)
+    x = _from_top(x, temperature)
     log_z = xp.expand_dims(logsumexp(x), axis=-1)
     # -inf - -inf would be nan
     return x - xp.where(log_z == -xp.inf, xp.zeros_like(log_z), log_z)
 
 
+@equation(log_softmax, grad="... classes")
 def log_softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
     """The gradient that reaches the scores when `grad` reaches the logarithms of the shares.
 
@@ -107,12 +108,11 @@ def log_softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Arra
         `log_softmax`.
     """
     xp = namespace(x, grad)
-    checks.floats(grad=grad)
-    checks.same_shape(x=x, grad=grad)
     p = softmax(x, temperature=temperature)
     return (grad - p * xp.sum(grad, axis=-1, keepdims=True)) / temperature
 
 
+@equation(log_softmax)
 def softmax(x: Array, *, temperature: float = 1.0) -> Array:
     """Shares that grow exponentially with the scores and sum to one.
 
@@ -144,11 +144,11 @@ def softmax(x: Array, *, temperature: float = 1.0) -> Array:
         softmax(array([10.0, 5.0, 1.0]) + 1000)
     """
     xp = namespace(x)
-    x = _scaled(x, temperature)
-    exponentials = xp.exp(x - _maximum(x))
+    exponentials = xp.exp(_from_top(x, temperature))
     return exponentials / _not_zero(xp.sum(exponentials, axis=-1, keepdims=True))
 
 
+@equation(softmax, grad="... classes")
 def softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
     """The gradient that reaches the scores when `grad` reaches the shares.
 
@@ -159,10 +159,10 @@ def softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
     See also:
         `softmax`.
     """
-    checks.floats(grad=grad)
     return softmax_jacobian_product(x, grad, temperature=temperature)
 
 
+@equation(softmax)
 def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
     """Every derivative of every share by every score, as one matrix.
 
@@ -186,6 +186,7 @@ def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
     return p[..., :, None] * (same - p[..., None, :]) / temperature
 
 
+@equation(softmax, direction="... classes")
 def softmax_jacobian_product(x: Array, direction: Array, *, temperature: float = 1.0) -> Array:
     """The Jacobian of softmax times a vector, without forming the Jacobian.
 
@@ -204,11 +205,15 @@ def softmax_jacobian_product(x: Array, direction: Array, *, temperature: float =
         softmax_jacobian_product(array([1.0, 2.0, 3.0]), array([1.0, 0.0, 0.0]))
     """
     xp = namespace(x, direction)
-    checks.same_shape(x=x, direction=direction)
     p = softmax(x, temperature=temperature)
     return p * (direction - xp.sum(p * direction, axis=-1, keepdims=True)) / temperature
 
 
+def _sum_is_not_zero(x: Array) -> None:
+    checks.not_zero(**{"the sum of x": _sum(x)})
+
+
+@equation(_sum_is_not_zero, x="... classes")
 def sum_normalise(x: Array) -> Array:
     """Scores divided by their sum: what softmax is not.
 
@@ -234,6 +239,7 @@ def sum_normalise(x: Array) -> Array:
     return x / _sum(x)
 
 
+@equation(sum_normalise, grad="... classes")
 def sum_normalise_grad(x: Array, grad: Array) -> Array:
     """The gradient that reaches the scores when `grad` reaches their shares of the sum.
 
@@ -245,15 +251,9 @@ def sum_normalise_grad(x: Array, grad: Array) -> Array:
         `sum_normalise`.
     """
     xp = namespace(x, grad)
-    checks.floats(grad=grad)
-    checks.same_shape(x=x, grad=grad)
     total = _sum(x)
     return (grad - xp.sum(grad * x / total, axis=-1, keepdims=True)) / total
 
 
 def _sum(x: Array) -> Array:
-    checks.floats(x=x)
-    checks.axes(1, x=x)
-    total = namespace(x).sum(x, axis=-1, keepdims=True)
-    checks.not_zero(**{"the sum of x": total})
-    return total
+    return namespace(x).sum(x, axis=-1, keepdims=True)

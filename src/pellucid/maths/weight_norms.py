@@ -9,6 +9,8 @@ from __future__ import annotations
 from pellucid.errors import MathsError
 from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import equation
+from pellucid.maths.kinds import FROM_ZERO
 
 
 def _length(x: Array) -> Array:
@@ -17,6 +19,11 @@ def _length(x: Array) -> Array:
     return xp.sqrt(xp.sum(x**2, axis=-1, keepdims=True))
 
 
+def _no_zero_rows(v: Array) -> None:
+    checks.not_zero(**{"the length of a row of v": _length(v)})
+
+
+@equation(_no_zero_rows, v="... outputs inputs", gain="... outputs")
 def weight_norm(v: Array, gain: Array) -> Array:
     """Each row of a matrix in the direction of v's, with a length of its own.
 
@@ -27,18 +34,16 @@ def weight_norm(v: Array, gain: Array) -> Array:
     Gradient:
         `weight_norm_grad`.
     Fails:
-        A row of zeros has no direction: it gives nan.
+        A row of zeros has no direction, and is refused.
     Source:
         Salimans and Kingma 2016, "Weight Normalization", eq. 2 (g -> gain).
     Example:
         weight_norm(array([[3.0, 4.0]]), array([2.0]))
     """
-    checks.floats(v=v, gain=gain)
-    checks.axes(1, v=v)
-    checks.shaped(*v.shape[:-1], gain=gain)
     return gain[..., None] * v / _length(v)
 
 
+@equation(weight_norm, grad="... outputs inputs")
 def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
     """The gradients that reach v and gain when `grad` reaches w.
 
@@ -58,6 +63,12 @@ def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
     return gain[..., None] / length * (grad - along * direction), along[..., 0]
 
 
+def _some_steps(steps: int) -> None:
+    if steps < 1:
+        raise MathsError(f"{steps} steps of power iteration; at least 1 is needed to find v")
+
+
+@equation(_some_steps, w="... rows columns", u="... rows", steps=FROM_ZERO)
 def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
     """Nearly the pair of directions between which a matrix stretches most.
 
@@ -78,8 +89,6 @@ def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
     """
     xp = namespace(w, u)
     transposed, v = xp.matrix_transpose(w), u
-    if steps < 1:
-        raise MathsError(f"{steps} steps of power iteration; at least 1 is needed to find v")
     for _ in range(steps):
         v = (transposed @ u[..., None])[..., 0]
         v = v / _length(v)
@@ -93,6 +102,11 @@ def _stretch(w: Array, u: Array, v: Array) -> Array:
     return u[..., None, :] @ w @ v[..., None]
 
 
+def _some_stretch(w: Array, u: Array, v: Array) -> None:
+    checks.not_zero(**{"u^T w v": _stretch(w, u, v)})
+
+
+@equation(_some_stretch, w="... rows columns", u="... rows", v="... columns")
 def spectral_norm(w: Array, u: Array, v: Array) -> Array:
     """A matrix that stretches nothing: divided by its largest singular value.
 
@@ -115,6 +129,7 @@ def spectral_norm(w: Array, u: Array, v: Array) -> Array:
     return w / _stretch(w, u, v)
 
 
+@equation(spectral_norm, grad="... rows columns")
 def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
     """The gradient that reaches w when `grad` reaches w / sigma, with u and v held constant.
 

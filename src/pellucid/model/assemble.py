@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pellucid import config
-from pellucid.maths import depth_scale
+from pellucid.maths.initialisation import depth_scale
 from pellucid.model import assemble_parts as parts
 from pellucid.model.attention import (
     CrossAttention,

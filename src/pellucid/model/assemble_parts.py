@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
-from pellucid.maths import (
-    he_std,
+from pellucid.maths.initialisation import he_std, xavier_std
+from pellucid.maths.rotary import rotary_frequencies
+from pellucid.maths.rotary_scaling import (
     interpolated_frequencies,
     llama3_frequencies,
     ntk_frequencies,
-    rotary_frequencies,
-    xavier_std,
     yarn_frequencies,
 )
 from pellucid.model.feed_forward import (

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
-from pellucid.maths import elu_features, linear_scan
+from pellucid.maths.linear_attention import elu_features
+from pellucid.maths.scans import linear_scan
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import NoCache
 from pellucid.model.positions import Positions

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pellucid.maths import sinusoid
+from pellucid.maths.positions import sinusoid
 from pellucid.maths.rotary import Pairing
 from pellucid.model.table import table
 from pellucid.model.views import View

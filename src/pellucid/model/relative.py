@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.maths import alibi_slopes, distance_buckets
+from pellucid.maths.relative import alibi_slopes, distance_buckets
 from pellucid.model.positions import Positions
 from pellucid.model.table import table
 from pellucid.model.views import View, distances

@@ -13,9 +13,10 @@ from typing import assert_never
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid import config, maths
+from pellucid import config
 from pellucid.batches import LanguageModel
 from pellucid.errors import ConfigError
+from pellucid.maths.policy import grpo_advantages, rloo_advantages
 from pellucid.objectives.classification import Classification
 from pellucid.objectives.direct_preference import DirectPreference
 from pellucid.objectives.distillation import Distillation
@@ -117,8 +118,8 @@ def assemble_advantages(
     """From the rewards of each prompt's answers to their advantages."""
     match objective.estimator:
         case "rloo":
-            return maths.rloo_advantages
+            return rloo_advantages
         case "grpo":
-            return partial(maths.grpo_advantages, eps=_LEAST_SPREAD)
+            return partial(grpo_advantages, eps=_LEAST_SPREAD)
         case _:
             assert_never(objective.estimator)

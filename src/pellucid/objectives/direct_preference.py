@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid import maths
 from pellucid.batches import LanguageModel, Loss, PreferenceBatch, TokenBatch
+from pellucid.maths.logistic import softplus
+from pellucid.maths.preference import dpo_loss, dpo_margin, hinge_preference_loss
 from pellucid.objectives.chunks import row_log_p
 from pellucid.objectives.reference import Reference, asked
 
@@ -67,18 +68,18 @@ class DirectPreference:
     def _losses(self, *log_ps: Tensor) -> Tensor:
         match self.loss:
             case "sigmoid":
-                return maths.dpo_loss(*log_ps, beta=self.beta, label_smoothing=self.label_smoothing)
+                return dpo_loss(*log_ps, beta=self.beta, label_smoothing=self.label_smoothing)
             case "hinge":
-                return maths.hinge_preference_loss(maths.dpo_margin(*log_ps, beta=self.beta))
+                return hinge_preference_loss(dpo_margin(*log_ps, beta=self.beta))
             case _:
                 assert_never(self.loss)
 
     def _parts(self, *log_ps: Tensor) -> dict[str, Tensor]:
         """Per pair, what is reported."""
         chosen, rejected = log_ps[0] - log_ps[2], log_ps[1] - log_ps[3]
-        margin = maths.dpo_margin(*log_ps, beta=self.beta)
+        margin = dpo_margin(*log_ps, beta=self.beta)
         return {
-            "loss_nats": maths.softplus(-margin),
+            "loss_nats": softplus(-margin),
             "accuracy": (margin.sign() + 1) / 2,
             "margin": margin,
             "chosen_reward": self.beta * chosen,

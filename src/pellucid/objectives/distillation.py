@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid import maths
 from pellucid.batches import LanguageModel, Loss, TokenBatch
 from pellucid.errors import PellucidError
+from pellucid.maths.distillation import forward_kl, jensen_shannon_of_logits, reverse_kl
 from pellucid.objectives.chunks import LazyLogits, in_chunks, supervised
 from pellucid.objectives.reference import at_rest
 from pellucid.objectives.token_loss import TokenLoss
@@ -39,11 +39,11 @@ def token_divergence(
     def compute(logits: Tensor, target_logits: Tensor, targets: Tensor) -> tuple[Tensor]:
         match divergence:
             case "forward":
-                found = maths.forward_kl(logits, target_logits)
+                found = forward_kl(logits, target_logits)
             case "reverse":
-                found = maths.reverse_kl(logits, target_logits)
+                found = reverse_kl(logits, target_logits)
             case "jensen_shannon":
-                found = maths.jensen_shannon_of_logits(logits, target_logits)
+                found = jensen_shannon_of_logits(logits, target_logits)
             case _:
                 assert_never(divergence)
         return (supervised(found, targets),)

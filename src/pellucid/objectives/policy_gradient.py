@@ -12,8 +12,9 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from pellucid import maths
 from pellucid.batches import LanguageModel, Loss, RolloutBatch
+from pellucid.maths.distillation import kl_k1, kl_k2, kl_k3
+from pellucid.maths.policy import policy_gradient_loss
 from pellucid.objectives.chunks import LazyLogits, token_log_p
 from pellucid.objectives.distillation import token_divergence
 from pellucid.objectives.reference import Reference, asked
@@ -71,13 +72,13 @@ class PolicyGradient:
         lazy = self._lazy(model, batch)
         log_p = token_log_p(lazy, flat).view_as(batch.targets)
         log_ratio = batch.reference_log_p.to(log_p.dtype) - log_p
-        gained = maths.policy_gradient_loss(log_p.sum(-1), batch.advantages.to(log_p.dtype))
+        gained = policy_gradient_loss(log_p.sum(-1), batch.advantages.to(log_p.dtype))
         total = (gained + self.beta * self._leash(log_ratio)).sum() / n
         parts = {"loss_nats": -log_p.sum() / n, "reward": batch.rewards.sum() / n}
         for name, estimate in (
-            ("kl_k1", maths.kl_k1),
-            ("kl_k2", maths.kl_k2),
-            ("kl_k3", maths.kl_k3),
+            ("kl_k1", kl_k1),
+            ("kl_k2", kl_k2),
+            ("kl_k3", kl_k3),
         ):
             parts[name] = estimate(log_ratio.detach()).sum() / n
         if self.reference is not None:
@@ -96,9 +97,9 @@ class PolicyGradient:
             case "in_reward":
                 return torch.zeros_like(log_ratio[:, 0])
             case "k2":
-                return maths.kl_k2(log_ratio.sum(-1))
+                return kl_k2(log_ratio.sum(-1))
             case "k3":
-                return maths.kl_k3(log_ratio).sum(-1)
+                return kl_k3(log_ratio).sum(-1)
             case _:
                 assert_never(self.kl)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid import maths
 from pellucid.batches import IGNORED, LanguageModel, Loss
+from pellucid.maths.divergences import entropy_of_logits
 from pellucid.objectives.chunks import LazyLogits, in_chunks, supervised
 from pellucid.objectives.linear_cross_entropy import linear_cross_entropy
 
@@ -69,4 +69,4 @@ def token_entropy(lazy: LazyLogits, targets: Int[Tensor, " tokens"]) -> Float[Te
 
 
 def _entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor]:
-    return (supervised(maths.entropy_of_logits(logits), targets),)
+    return (supervised(entropy_of_logits(logits), targets),)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pellucid import config
-from pellucid.maths import constant, cosine, linear, warm_up_stable_decay
+from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.maths import newton_schulz
+from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim.eager import Optimizer
 
 

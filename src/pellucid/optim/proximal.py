@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError
-from pellucid.maths import elastic_net_penalty, elastic_net_prox
+from pellucid.maths.penalties import elastic_net_penalty, elastic_net_prox
 
 #: How many names an error shows.
 _SHOWN = 20

@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import maths
 from pellucid.errors import RunError
+from pellucid.maths.binary import brier_score
+from pellucid.maths.classification import (
+    accuracy,
+    confusion_matrix,
+    expected_calibration_error,
+    f1_score,
+    precision_score,
+    recall_score,
+)
 
 #: Into how many bins answers are sorted by their confidence: as most of the literature does.
 _BINS = 15
@@ -88,20 +96,18 @@ def classification_measures(
 def _one_each(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) -> Classified:
     said = probabilities.argmax(axis=1)
     came, called = np.eye(len(classes))[labels], np.eye(len(classes))[said]
-    confusion = maths.confusion_matrix(came, called)
+    confusion = confusion_matrix(came, called)
     each = _each_class(confusion[None], classes)
     right = (said == labels).astype(np.float64)
     # of two classes the second is the one that is looked for
     yes = each[1] if len(each) == 2 else None
     measures = {
-        "accuracy": float(maths.accuracy(confusion)),
+        "accuracy": float(accuracy(confusion)),
         **({"f1": yes.f1, "precision": yes.precision, "recall": yes.recall} if yes else {}),
         **_over_classes(each),
-        "ece": float(
-            maths.expected_calibration_error(probabilities.max(axis=1), right, n_bins=_BINS)
-        ),
+        "ece": float(expected_calibration_error(probabilities.max(axis=1), right, n_bins=_BINS)),
         # over all classes, as Brier counted
-        "brier": float(maths.brier_score(probabilities, came).sum(axis=1).mean()),
+        "brier": float(brier_score(probabilities, came).sum(axis=1).mean()),
     }
     return Classified(measures, each, confusion.astype(np.int64))
 
@@ -113,7 +119,7 @@ def _several(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) ->
     said = (probabilities >= 0.5).astype(np.float64)
     confusions = np.stack(
         [
-            maths.confusion_matrix(_no_and_yes(labels[:, k]), _no_and_yes(said[:, k]))
+            confusion_matrix(_no_and_yes(labels[:, k]), _no_and_yes(said[:, k]))
             for k in range(len(classes))
         ]
     )
@@ -125,9 +131,9 @@ def _several(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) ->
         "accuracy": float(right.mean()),
         "exact_match": float(right.all(axis=1).mean()),
         **_over_classes(each),
-        "micro_f1": float(maths.f1_score(confusions.sum(axis=0))[1]),
-        "ece": float(maths.expected_calibration_error(sure, right.ravel(), n_bins=_BINS)),
-        "brier": float(maths.brier_score(probabilities, labels).mean()),
+        "micro_f1": float(f1_score(confusions.sum(axis=0))[1]),
+        "ece": float(expected_calibration_error(sure, right.ravel(), n_bins=_BINS)),
+        "brier": float(brier_score(probabilities, labels).mean()),
     }
     return Classified(measures, each, None)
 
@@ -138,7 +144,7 @@ def _no_and_yes(yes: Numbers) -> Numbers:
 
 def _each_class(confusions: Numbers, classes: Sequence[str]) -> tuple[ClassMeasures, ...]:
     """From one matrix over all classes, or from one of no and yes for each class."""
-    shares = [f(confusions) for f in (maths.precision_score, maths.recall_score, maths.f1_score)]
+    shares = [f(confusions) for f in (precision_score, recall_score, f1_score)]
     counts = confusions.sum(axis=-1)
     several = len(confusions) == len(classes) and confusions.shape[-1] == 2
     picked = [values[:, 1] if several else values[0] for values in (*shares, counts)]

@@ -91,7 +91,7 @@ def entry(name: str) -> Entry:
     # short entries have their formula in the first line, before a colon
     own = body.pop(0) if body and _FORMULA.search(body[0]) else ""
     formula = own or says.split(":")[0]
-    module = function.__module__.removeprefix("pellucid.maths.")
+    module = inspect.unwrap(function).__module__.removeprefix("pellucid.maths.")
     (topic,) = (topic for topic, modules in _CHAPTERS.items() if module in modules)
     return Entry(
         name=name,

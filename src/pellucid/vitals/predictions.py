@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.maths import forward_kl, logsumexp, reverse_kl
+from pellucid.maths.distillation import forward_kl, reverse_kl
+from pellucid.maths.softmax import logsumexp
 from pellucid.vitals.tape import Tape
 
 #: A token is certain where the model gives it more than this: its gradient is all but gone.

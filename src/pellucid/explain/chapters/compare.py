@@ -31,7 +31,7 @@ from pellucid.explain.receipts.making import (
 )
 from pellucid.explain.receipts.making import receipt as made
 from pellucid.explain.tracing import Trace
-from pellucid.maths import kl_divergence
+from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
 
 #: Rows of a table, and words whose probability moved most.

@@ -17,7 +17,7 @@ from pellucid.explain.places import settled
 from pellucid.explain.receipts import logit_receipt, probability_receipt
 from pellucid.explain.receipts.ends import piece
 from pellucid.explain.tracing import Trace
-from pellucid.maths import keep_top_k, keep_top_p
+from pellucid.maths.sampling import keep_top_k, keep_top_p
 from pellucid.typed import to_list
 
 _MOST = 10

@@ -21,7 +21,7 @@ from pellucid.explain.receipts.rules import (
     why_no_rules,
 )
 from pellucid.explain.tracing import Trace
-from pellucid.maths import softmax_jacobian
+from pellucid.maths.softmax import softmax_jacobian
 from pellucid.model import Sandwich
 from pellucid.typed import to_list
 

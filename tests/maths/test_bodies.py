@@ -1,0 +1,82 @@
+"""Whatever computes in a loop calls bare formulas: the textbook alone goes through the door."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pellucid
+from pellucid import maths
+from pellucid.generation import Sampling
+from pellucid.maths import door
+from support.models import VARIANTS, build, random_ids
+from support.objectives import CASES, gradients
+from support.tiny import train_tiny
+
+SOURCE = Path(pellucid.__file__).parent
+#: What shows the public equations to somebody.
+AT_THE_DOOR = {"textbook"}
+
+
+def public_imports(file: Path) -> list[str]:
+    """What a file imports from the door: `from pellucid.maths import ...`, or `maths` itself."""
+    text = file.read_text(encoding="utf-8")
+    if "maths" not in text:
+        return []
+    return [
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module == "pellucid.maths" and alias.name in maths.__all__)
+        or (node.module == "pellucid" and alias.name == "maths")
+    ]
+
+
+def test_no_room_but_the_textbook_imports_an_equation_from_the_door() -> None:
+    through = {
+        str(file.relative_to(SOURCE)): names
+        for file in SOURCE.rglob("*.py")
+        if file.relative_to(SOURCE).parts[0] not in AT_THE_DOOR and (names := public_imports(file))
+    }
+    assert through == {}
+    assert public_imports(SOURCE / "textbook" / "examples.py")
+
+
+@pytest.fixture
+def shut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A door that lets nobody in."""
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("somebody went through the door")
+
+    monkeypatch.setattr(door, "enter", refuse)
+
+
+@pytest.mark.usefixtures("shut")
+def test_a_door_that_is_shut_lets_nobody_in() -> None:
+    with pytest.raises(AssertionError, match="through the door"):
+        maths.softmax([1.0])
+
+
+@pytest.mark.usefixtures("shut")
+def test_no_model_is_built_or_computed_through_the_door() -> None:
+    for variant in VARIANTS.values():
+        build(variant)(random_ids(1, 16)).square().mean().backward()
+
+
+def test_no_objective_is_computed_through_the_door(request: pytest.FixtureRequest) -> None:
+    batches = {name: case.batch() for name, case in CASES.items()}
+    request.getfixturevalue("shut")
+    for name, case in CASES.items():
+        gradients(case, [batches[name]])
+
+
+@pytest.mark.usefixtures("shut")
+def test_no_run_is_trained_watched_or_sampled_through_the_door(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "run", steps=2, settings=["optimiser.learning_rate=0.01"])
+    sampling = Sampling(max_new_tokens=3, top_k=3, top_p=0.9, min_p=0.1, repetition_penalty=1.2)
+    assert pellucid.generate(pellucid.load(tmp_path / "run"), "the", sampling)
