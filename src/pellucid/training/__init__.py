@@ -20,6 +20,7 @@ from pellucid.training.events import (
     to_record,
 )
 from pellucid.training.growth import mean_rows
+from pellucid.training.guard import Guard, error_line, guarded
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
@@ -33,6 +34,7 @@ __all__ = [
     "Event",
     "Example",
     "Finished",
+    "Guard",
     "HeldOut",
     "Interrupted",
     "Interrupts",
@@ -51,8 +53,10 @@ __all__ = [
     "Watcher",
     "accumulate",
     "autocast",
+    "error_line",
     "from_record",
     "generator_states",
+    "guarded",
     "mean_rows",
     "restore_generators",
     "to_device",

@@ -14,9 +14,10 @@ from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
-from pellucid.vitals.probe import Probe, at_rest
+from pellucid.vitals.probe import Probe
 from pellucid.vitals.purse import MAX_OVERHEAD, Cost
 from pellucid.vitals.record import Point, Record
+from pellucid.vitals.rest import as_it_was, at_rest
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
@@ -42,6 +43,7 @@ __all__ = [
     "Seen",
     "Sign",
     "Watch",
+    "as_it_was",
     "at_rest",
     "baselines",
     "by_logsumexp",
