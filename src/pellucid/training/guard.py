@@ -32,9 +32,20 @@ Result = TypeVar("Result")
 
 
 class Guard:
-    """Calls the parts of one watch, and switches off those that raise."""
+    """Calls the parts of one watch, and switches off those that raise.
 
-    def __init__(self) -> None:
+    `report` is told the part and the error; by default it writes to the log. Errors of the kinds
+    in `through` are raised all the same.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str, Exception], None] | None = None,
+        *,
+        through: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._through = through
+        self._report = report or log_error
         #: the parts that are switched off, each with the error in one line
         self.off: dict[str, str] = {}
 
@@ -51,7 +62,7 @@ class Guard:
         try:
             return call(*args, **kwargs)
         except Exception as error:
-            if _comes_from_a_signal(error):
+            if isinstance(error, self._through) or _comes_from_a_signal(error):
                 raise
             self._switch_off(part, error)
             return None
@@ -60,7 +71,7 @@ class Guard:
         self.off[part] = type(error).__name__
         try:
             self.off[part] = error_line(error)
-            _report(part, error, self.off[part])
+            self._report(part, error)
         except Exception:  # a full disk, or a logger that raises too: the training goes on
             return
 
@@ -109,7 +120,8 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {words}' if words else ''}{at}"
 
 
-def _report(part: str, error: Exception, line: str) -> None:
+def log_error(part: str, error: Exception) -> None:
+    """Say in the log what is switched off, and write the traceback to a file."""
     whole = "".join(traceback.format_exception(error))
     try:
         keep = f"The traceback is in {_write(part, whole)}"
@@ -119,7 +131,7 @@ def _report(part: str, error: Exception, line: str) -> None:
         "pellucid no longer watches %s: %s. Your training goes on unchanged. If the error is not "
         "in your own code, please report it with the traceback. %s",
         part,
-        line,
+        error_line(error),
         keep,
     )
 

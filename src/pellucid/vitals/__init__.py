@@ -21,6 +21,7 @@ from pellucid.vitals.rest import as_it_was, at_rest
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.step_signs import number_in
 from pellucid.vitals.trainer import watcher
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
@@ -52,6 +53,7 @@ __all__ = [
     "explained",
     "log_to",
     "normalised",
+    "number_in",
     "numbers",
     "of_scores",
     "rows",

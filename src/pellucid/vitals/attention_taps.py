@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -158,10 +159,14 @@ def _listened_to(anatomy: Anatomy, hooks: Hooks, note: Note, guard: Guard) -> Ge
     """Anybody's model: the block that runs is known by hooks, its attention by its calls."""
     running: list[str] = []
     for name, block in anatomy.blocks.items():
-        hooks.before(block, _PART, lambda *_, name=name: running.append(name))
+        hooks.before(block, _PART, partial(_enter, running, name))
         hooks.after(block, _PART, lambda *_: running.pop())
     with _Listening(running, note, guard):
         yield
+
+
+def _enter(running: list[str], name: str, *_: object) -> None:
+    running.append(name)
 
 
 class _Listening(TorchFunctionMode):

@@ -14,7 +14,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-_PLAIN = (torch.dtype, torch.device, type(None), bool, int, float, complex, str, bytes, slice, Enum)
+_PLAIN: tuple[Any, ...] = (
+    torch.dtype,
+    torch.device,
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    slice,
+    Enum,
+)
 
 
 class Uncuttable(Exception):  # noqa: N818  (a reason, and no error of anybody's)
@@ -58,7 +70,8 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
             made[key] = _mapped(table[key], change)
         return made
     if isinstance(value, tuple | list):
-        several = [_mapped(item, change) for item in cast("tuple[Any, ...]", value)]
-        kind: Any = cast("Any", type(value))
+        items = cast("tuple[Any, ...]", value)
+        several = [_mapped(item, change) for item in items]
+        kind: Any = type(items)
         return kind(*several) if hasattr(kind, "_fields") else kind(several)
     raise Uncuttable(f"the model is called with a {type(value).__name__}: pass probe=Probe(...)")

@@ -59,7 +59,7 @@ class Clearing:
         self._first = False
         before = None if self._parameter is None else self._parameter.grad
         if before is None or before.is_sparse or gradient.is_sparse:
-            self._left = gradient.new_zeros((), dtype=torch.float32)
+            self._left = torch.zeros((), device=gradient.device)
             return
         arriving = rms(sample(gradient).float()).clamp(min=1e-30)
         self._left = rms(sample(before).float()) / arriving

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Int
@@ -80,7 +81,7 @@ class Looking:
     def _note_calls(self, hooks: Hooks, called: set[str]) -> None:
         """Note the name of every module that is called."""
         for name, module in named_modules(self._anatomy.model).items():
-            hooks.before(module, "gradient.missing", lambda *_, name=name: called.add(name))
+            hooks.before(module, "gradient.missing", partial(_note, called, name))
 
     def glance(
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
@@ -104,6 +105,10 @@ class Looking:
             chosen = flat if len(places) == len(flat) else flat.index_select(0, places)
             wide = chosen if chosen.dtype == torch.float64 else chosen.float()
             return Predicted(wide, None if self.probe.labels is None else targets)
+
+
+def _note(called: set[str], name: str, *_: object) -> None:
+    called.add(name)
 
 
 def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ def as_it_was(model: nn.Module) -> Generator[None]:
     """Afterwards modules, random generators and autocast's cache are as they were before."""
     with ExitStack() as stack:
         stack.enter_context(unheard())
-        stack.enter_context(_same_randomness(model))
+        stack.enter_context(_same_randomness())
         # weights cast without gradients must not be handed to the training that goes on
         stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)
@@ -93,16 +93,13 @@ def _put_back(now: dict[Any, Any], before: dict[Any, Any]) -> None:
 
 
 @contextmanager
-def _same_randomness(model: nn.Module) -> Generator[None]:
-    devices = sorted({p.device.index or 0 for p in _cuda(model)})
+def _same_randomness() -> Generator[None]:
+    # asking for the generator of a device that nothing has used yet would wake it
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with cast("Any", torch.random).fork_rng(devices=devices), ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         stack.callback(cast("Any", np.random.set_state), cast("Any", np.random.get_state()))
         yield
-
-
-def _cuda(model: nn.Module) -> Iterator[Tensor]:
-    return (p for p in model.parameters() if p.device.type == "cuda")
 
 
 def _version(tensor: Tensor) -> int:

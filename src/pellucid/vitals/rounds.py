@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 
@@ -127,8 +127,7 @@ def share_of(max_overhead: float | None) -> float | None:
     """
     if max_overhead is None:
         return None
-    number = isinstance(max_overhead, int | float)
-    if not number or not 0 < max_overhead < 1:
+    if not isinstance(cast("Any", max_overhead), int | float) or not 0 < max_overhead < 1:
         raise ConfigError(
             f"max_overhead is {max_overhead!r}: it is a share of the training's time, between 0 "
             "and 1, or None for no bound"

@@ -26,6 +26,7 @@ Optimisers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 
 #: How many tokens' vectors are looked at, about.
 _VECTORS = 512
+_NO_GROUP: tuple[None, dict[str, Any]] = (None, {})
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Updates:
         """Whether any matrix is moved by a step that divides by the gradient's own size."""
         groups = self._groups()
         matrices = (self._anatomy.parameters[name] for name in self._anatomy.matrices)
-        return any(is_adaptive(groups.get(id(matrix), (None, {}))[1]) for matrix in matrices)
+        return any(is_adaptive(groups.get(id(matrix), _NO_GROUP)[1]) for matrix in matrices)
 
     @torch.no_grad()
     def before(self, tape: Tape) -> None:
@@ -119,7 +120,7 @@ class Updates:
             ratio = rms(moved) / rms(old.float()).clamp(min=1e-30)
             # what began at zero (adapters, outputs) has no size of its own that it could move by
             ratios.append(torch.full_like(ratio, NONE) if name in self._from_zero else ratio)
-            step = Step(parameter, old, gradient, moved, *groups.get(id(parameter), (None, {})))
+            step = Step(parameter, old, gradient, moved, *groups.get(id(parameter), _NO_GROUP))
             for sign, measure in OF_STEPS.items():
                 value = tape.guard(sign, measure, step)
                 if value is not None:

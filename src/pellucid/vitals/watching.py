@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -83,6 +84,8 @@ class Watch:
         self._capture: Capture | None = None
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
+        #: the thread that trains, once it is known: no other may run the model
+        self._thread: int | None = None
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -92,7 +95,7 @@ class Watch:
         """Learn the parts of the model; again, once it has others."""
         parts = self.guard("the parts of the model", study, self._model)
         self._anatomy = parts or bare(self._model)
-        self._parts = parts_of(self._anatomy.model)
+        self._parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
         self._updates = Updates(self._anatomy, self._optimisers)
         self._predicted: Predicted | None = None
         self._looking: Looking | None = None
@@ -172,8 +175,9 @@ class Watch:
 
     @property
     def seen(self) -> Seen:
-        """All that causes are found from."""
-        probe = None if self._looking is None else self._looking.probe
+        """All that causes are found from; a probe only for the thread that trains."""
+        mine = self._thread in (None, get_ident())
+        probe = self._looking.probe if self._looking is not None and mine else None
         return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
 
     @property
@@ -218,6 +222,7 @@ class Watch:
     # ---- an update
 
     def _before(self) -> None:
+        self._thread = get_ident()
         self._rounds.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
         if self._rounds.at("inside"):
@@ -265,7 +270,8 @@ class Watch:
 
     def _keep_up(self) -> None:
         """Study the model anew if a part was replaced, or other weights are trained now."""
-        if parts_of(self._anatomy.model) != self._parts:
+        parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
+        if parts != self._parts:
             self._study()
 
     def _look_inside(self) -> None:
