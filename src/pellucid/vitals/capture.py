@@ -6,6 +6,7 @@ not know what is measured.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -18,6 +19,7 @@ from pellucid.model import Transformer
 from pellucid.vitals.anatomy import unwrapped
 from pellucid.vitals.call import Call, Uncuttable
 from pellucid.vitals.hooks import Hooks
+from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.tape import Tape
 
@@ -62,6 +64,13 @@ class Capture:
         if self._call is None:
             return None
         return Probe(self.calling(self._model), self._targets())
+
+    def baselines(self) -> Baselines | None:
+        """What the first batch's labels tell by themselves; None if they ask for nothing."""
+        if self.labels is None or self.labels.ndim != 2:
+            return None
+        of_labels = baselines(self.labels)
+        return of_labels if all(map(math.isfinite, of_labels)) else None
 
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """The captured call, of this model or another."""

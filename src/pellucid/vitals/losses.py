@@ -6,6 +6,7 @@ update, on a tape. It does not know what is to be thought of it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 from pellucid.vitals.capture import Capture
 from pellucid.vitals.tape import Tape
 
+#: So many losses of an update's parts are kept, at most.
+_MOST = 4096
+
 
 class Losses:
     """Those handed over come before those the model gave."""
@@ -21,7 +25,7 @@ class Losses:
     def __init__(self) -> None:
         #: losses that were handed over so far
         self.told = 0
-        self._given: list[Tensor] = []
+        self._given: deque[Tensor] = deque(maxlen=_MOST)
 
     def add(self, loss: Tensor | float) -> None:
         """Take one; it is not waited for. Of several numbers their mean is taken."""
@@ -31,9 +35,9 @@ class Losses:
 
     def put(self, tape: Tape, capture: Capture | None) -> None:
         """Write the loss of the update that is done, where there is one."""
-        given, own = self._given, [] if capture is None else list(capture.losses)
+        given, own = list(self._given), [] if capture is None else list(capture.losses)
         adds_up = not given and capture is not None and capture.adds_up
-        self._given = []
+        self._given.clear()
         if capture is not None:
             capture.losses.clear()
         losses = given or own

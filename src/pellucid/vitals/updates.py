@@ -19,7 +19,15 @@ from torch.nn.functional import cosine_similarity
 
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import Anatomy, local
-from pellucid.vitals.step_signs import NONE, OF_STEPS, Step, is_adaptive, rms, sample
+from pellucid.vitals.step_signs import (
+    NONE,
+    OF_STEPS,
+    Step,
+    is_adaptive,
+    number_in,
+    rms,
+    sample,
+)
 from pellucid.vitals.tape import Tape
 
 Optimisers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
@@ -228,6 +236,12 @@ class Updates:
             if isinstance(divisor, Tensor):
                 return divisor.to(like)
         return 1.0
+
+
+def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
+    """The learning rate of the first group; None where it has none."""
+    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    return number_in(groups[0], "lr") if groups else None
 
 
 def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]:

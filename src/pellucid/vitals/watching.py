@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -27,24 +26,20 @@ from pellucid.vitals.capture import Capture
 from pellucid.vitals.clearing import Clearing, cleared_by
 from pellucid.vitals.hooks import Hooks, LastingHook
 from pellucid.vitals.judge import Judge
-from pellucid.vitals.labels import baselines
-from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.known import Known
+from pellucid.vitals.logs import Log, log_to, tell
 from pellucid.vitals.losses import Losses
-from pellucid.vitals.missing import missing
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Looking, Probe
-from pellucid.vitals.purse import Cost
 from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
-from pellucid.vitals.seen import Seen
-from pellucid.vitals.signs import Row, Sign, rows, told
-from pellucid.vitals.step_signs import number_in
+from pellucid.vitals.signs import Sign
 from pellucid.vitals.tape import Column, Tape
-from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
+from pellucid.vitals.updates import Optimisers, Updates, optimisers_of, rate_of
 
 
-class Watch:
+class Watch(Known):
     """A training that is watched; see `watch`."""
 
     def __init__(
@@ -122,12 +117,7 @@ class Watch:
             self._hooks.on(last.register_step_post_hook, "updates", lambda *_: self._after())
             self.guard("gradient.left", self._clearing.attach, self._hooks)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -161,67 +151,19 @@ class Watch:
         self._hear(self._tape.turn(self.updates))
         self._hear(self._tape.read())
 
-    # ---- what is known
-
-    @property
-    def signs(self) -> tuple[Sign, ...]:
-        """The latest of each sign."""
-        return tuple(self._judge.signs.values())
-
-    @property
-    def judge(self) -> Judge:
-        """Who finds the words; to be told what is measured elsewhere."""
-        return self._judge
-
-    @property
-    def seen(self) -> Seen:
-        """All that causes are found from; a probe only for the thread that trains."""
-        mine = self._thread in (None, get_ident())
-        probe = self._looking.probe if self._looking is not None and mine else None
-        return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """What cannot be watched in this training, and why; what was switched off is here, too."""
-        of_training = missing(
-            self._anatomy,
-            self._looking,
-            self._predicted,
-            self._updates if self._optimisers else None,
-            has_loss="loss.value" in self._judge.signs,
-            reason="" if self._capture is None else self._capture.reason,
-        )
-        return of_training | {part: f"switched off: {why}" for part, why in self.guard.off.items()}
-
-    @property
-    def cost(self) -> Cost:
-        """What watching has cost so far."""
-        return self._rounds.cost
-
-    def summary(self) -> tuple[Row, ...]:
-        """The five rows, with a word each."""
-        return rows(self.signs)
-
-    def report(self) -> str:
-        """The five rows and the cost, as text."""
-        lines = [told(row) for row in self.summary()]
-        lines += [f"switched off: {part}: {why}" for part, why in self.guard.off.items()]
-        return "\n".join((*lines, self.cost.told(self._rounds.share)))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The windows that words depend on, as plain values, for a training that is resumed."""
-        return {"updates": self.updates, "judge": self._judge.state_dict()}
-
     @guarded("earlier readings")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self.updates = int(state["updates"])
         self._rounds.go_on_after(self.updates)
-        self._judge.load_state_dict(state["judge"])
+        if "judge" in state:
+            self._judge.load_state_dict(state["judge"])
 
     # ---- an update
 
     def _before(self) -> None:
+        if "readings" in self.guard.off:
+            return  # nobody reads what would be measured
         self._thread = get_ident()
         self._rounds.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
@@ -233,8 +175,7 @@ class Watch:
                 self.guard("gradients", self._look_at_gradients)
 
     def _take_rate(self) -> None:
-        groups = [group for one in self._optimisers for group in one.param_groups]
-        rate = number_in(groups[0], "lr") if groups else None
+        rate = rate_of(self._optimisers)
         if rate is not None:
             self._judge.rate(rate)
             self._judge.record.rates.add(Point(self.updates + 1, rate))
@@ -248,6 +189,8 @@ class Watch:
 
     def _after(self) -> None:
         self.updates += 1
+        if "readings" in self.guard.off:
+            return
         self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
@@ -298,10 +241,8 @@ class Watch:
         if probe is None:
             return False
         self._looking = Looking(self._anatomy, probe)
-        if capture is not None and capture.labels is not None and capture.labels.ndim == 2:
-            of_labels = baselines(capture.labels)
-            known = all(map(math.isfinite, of_labels))  # not of labels that ask for nothing
-            self._judge.baselines = of_labels if known else None
+        if capture is not None:
+            self._judge.baselines = capture.baselines() or self._judge.baselines
         return True
 
     def _compare(self, predicted: Predicted) -> None:
@@ -328,9 +269,4 @@ class Watch:
         if not any(column.id != "loss" for column, _ in readings):
             return
         self._rounds.doubt(self._judge.doubted, step)
-        signs = self.signs
-        for place, listener in enumerate(tuple(self.listeners), start=1):
-            name = getattr(listener, "__qualname__", type(listener).__name__)
-            self.guard(f"listener {place} ({name})", listener, step, signs)
-        for log in self._logs:
-            self.guard("log=", log, numbers(signs), step)
+        tell(self.guard, step, self.signs, self.listeners, self._logs)
