@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,33 +14,7 @@ from pellucid.diagnosis.subject import Subject
 from pellucid.model import assemble
 from support.faults import mean_loss, next_tokens, text, tiny
 from support.models import BASE, build, with_stack
-
-
-def everything(model: nn.Module) -> dict[str, Any]:
-    """All that can be seen of a model."""
-    seen: dict[str, Any] = {"modes": [m.training for m in model.modules()]}
-    for name, parameter in model.named_parameters():
-        seen[name] = parameter.detach().clone()
-        seen[f"{name} place"] = parameter.data_ptr()
-        seen[f"{name} version"] = parameter._version
-        seen[f"{name} asked"] = parameter.requires_grad
-        seen[f"{name} gradient"] = None if parameter.grad is None else parameter.grad.clone()
-        seen[f"{name} gradient place"] = id(parameter.grad)
-    for name, buffer in model.named_buffers():
-        seen[f"buffer {name}"] = buffer.clone()
-        seen[f"buffer {name} place"] = id(buffer)
-    return seen
-
-
-def generators() -> list[Any]:
-    return [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()]
-
-
-def same(before: Any, after: Any) -> bool:
-    if isinstance(before, torch.Tensor):
-        return torch.equal(before, after)
-    return bool(before == after)
-
+from support.untouched import everything, generators, same
 
 MODELS = {
     "gpt": lambda: assemble(tiny("gpt2"), seed=0),

@@ -26,13 +26,15 @@ from pellucid.diagnosis.sight import (
     probe_documents,
     probe_padding,
 )
-from pellucid.diagnosis.subject import Subject
+from pellucid.diagnosis.subject import Subject, has_encoder_and_decoder
+from pellucid.diagnosis.unseen import Asking
 from pellucid.diagnosis.weights import (
     probe_import,
     probe_numbers,
     probe_ties,
     probe_weights,
 )
+from pellucid.errors import PellucidError
 
 #: On how much of a batch the model is run.
 _ROWS, _TOKENS = 4, 512
@@ -61,9 +63,12 @@ def check(
 ) -> list[Finding]:
     """What is wrong with a model, its data and its optimiser, the worst first; nothing is changed.
 
+    A probe that raises is a finding of its own (SEE001), and the others are asked all the same.
+
     `ids` are (batch, time), or several batches as they come; `labels` are those of the first, as
     the loss is handed them. `loss` is the value that is reported for them, or the function of
-    (logits, labels) or of (model, ids, labels) that gives it. Without data, ids are made up.
+    (logits, labels) or of (model, ids, labels) that gives it. Without data, ids are made up. Of an
+    encoder-decoder `ids` are what it reads and `labels` what it is to write, of another length.
 
     Raises:
         PellucidError: the model does not map ids to logits, or the data has another form.
@@ -73,7 +78,7 @@ def check(
     without([], ignored)
     return check_examples(
         model,
-        None if ids is None else examples(ids, labels),
+        None if ids is None else examples(ids, labels, two_texts=has_encoder_and_decoder(model)),
         optimizer=optimizer,
         tokenizer=tokenizer,
         loss=loss,
@@ -93,44 +98,73 @@ def check_examples(
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
     """As `check`, of data that are `Examples` already: with padding, or with what is looked at."""
-    findings = probe_numbers(model)
-    subject = Subject(model, declared)
+    ask, first = Asking(), Asking(severity="warn", through=(PellucidError,))
+    findings = ask(probe_numbers, model) or []
+    subject = first(_outputs_of, model, declared)
+    if subject is not None:
+        findings += _asked_of(
+            ask, subject, data, optimizer=optimizer, tokenizer=tokenizer, loss=loss
+        )
+    elif data is not None:
+        findings += ask(probe_duplicates, data) or []
+    return without(_once([*findings, *first.unseen, *ask.unseen]), ignore)
+
+
+def _outputs_of(model: nn.Module, declared: Declared | None) -> Subject:
+    return Subject(model, declared)
+
+
+def _asked_of(
+    ask: Asking,
+    subject: Subject,
+    data: Examples | None,
+    *,
+    optimizer: Any | None,
+    tokenizer: Any | None,
+    loss: Reported | None,
+) -> list[Finding]:
     data = None if data is None else data.on(subject.device)
+    findings: list[Finding] = []
     if tokenizer is not None:
-        findings += probe_tokenizer(tokenizer, subject.vocab, data)
-    outside = [] if data is None else probe_ids(data, subject.vocab)
+        findings += ask(probe_tokenizer, tokenizer, subject.vocab, data) or []
+    outside = [] if data is None else ask(probe_ids, data, subject.vocab) or []
     if outside:
         data = None
-    findings += outside + probe_finite(subject, None if data is None else _small(subject, data).ids)
-    if not any(each.code in ("WGT001", "NUM004") for each in findings):
-        findings += _of_the_model(subject, data, optimizer)
-        findings += [] if data is None else _of_the_data(subject, data, tokenizer, loss)
-    return without(_once(findings), ignore)
-
-
-def _of_the_model(subject: Subject, data: Examples | None, optimizer: Any) -> list[Finding]:
     ids = None if data is None else _small(subject, data).ids
-    findings = [each for probe in _OF_THE_CODE for each in probe(subject)]
-    findings += probe_ties(subject) + probe_weights(subject) + probe_dtypes(subject, optimizer)
-    findings += probe_chance(subject) + probe_gradients(subject, ids)
+    findings += outside + (ask(probe_finite, subject, ids) or [])
+    if any(each.code in ("WGT001", "NUM004") for each in findings):
+        return findings
+    findings += _of_the_model(ask, subject, ids, optimizer)
+    return findings + ([] if data is None else _of_the_data(ask, subject, data, tokenizer, loss))
+
+
+def _of_the_model(
+    ask: Asking, subject: Subject, ids: Tensor | None, optimizer: Any
+) -> list[Finding]:
+    findings: list[Finding] = []
+    for probe in (*_OF_THE_CODE, probe_ties, probe_weights):
+        findings += ask(probe, subject) or []
+    findings += ask(probe_dtypes, subject, optimizer) or []
+    findings += ask(probe_chance, subject) or []
+    findings += ask(probe_gradients, subject, ids) or []
     if optimizer is not None:
-        findings += probe_moves(subject, optimizer, ids)
-    return findings + probe_overfit(subject, ids)
+        findings += ask(probe_moves, subject, optimizer, ids) or []
+    return findings + (ask(probe_overfit, subject, ids) or [])
 
 
 def _of_the_data(
-    subject: Subject, data: Examples, tokenizer: Any, loss: Reported | None
+    ask: Asking, subject: Subject, data: Examples, tokenizer: Any, loss: Reported | None
 ) -> list[Finding]:
-    findings = probe_duplicates(data) + probe_labels(subject, data)
-    findings += probe_supervised(subject, data) + probe_ends(data, tokenizer)
+    small = _small(subject, data)
     # a loss that was reported as a number is the whole batch's
-    run_on = data if isinstance(loss, int | float) else _small(subject, data)
-    findings += probe_loss(subject, run_on, loss)
-    return (
-        findings
-        + probe_initial_loss(subject, _small(subject, data))
-        + probe_import(subject, _small(subject, data))
-    )
+    run_on = data if isinstance(loss, int | float) else small
+    findings = ask(probe_duplicates, data) or []
+    findings += ask(probe_labels, subject, data) or []
+    findings += ask(probe_supervised, subject, data) or []
+    findings += ask(probe_ends, data, tokenizer) or []
+    findings += ask(probe_loss, subject, run_on, loss) or []
+    findings += ask(probe_initial_loss, subject, small) or []
+    return findings + (ask(probe_import, subject, small) or [])
 
 
 def _small(subject: Subject, data: Examples) -> Examples:

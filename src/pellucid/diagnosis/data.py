@@ -47,9 +47,13 @@ class Examples:
 
 
 def examples(
-    ids: Tensor | Sequence[Tensor], labels: Tensor | None = None, padding: Tensor | None = None
+    ids: Tensor | Sequence[Tensor],
+    labels: Tensor | None = None,
+    padding: Tensor | None = None,
+    *,
+    two_texts: bool = False,
 ) -> Examples:
-    """The data, checked.
+    """The data, checked; with `two_texts` labels are of another text than ids, as in translation.
 
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
@@ -71,7 +75,13 @@ def examples(
             )
     if not batches:
         raise PellucidError("ids is an empty list: pass one batch at least, or none at all")
-    for name, each in (("labels", labels), ("padding", padding)):
+    rows = batches[0].shape[0]
+    if two_texts and labels is not None and (labels.ndim != 2 or labels.shape[0] != rows):
+        raise PellucidError(
+            "labels must be (batch, time) with a row for each row of ids, was "
+            f"{tuple(labels.shape)} for {rows} rows"
+        )
+    for name, each in (("labels", None if two_texts else labels), ("padding", padding)):
         if each is not None and each.shape != batches[0].shape:
             raise PellucidError(
                 f"{name} must have the shape of the first batch of ids, was {tuple(each.shape)} "

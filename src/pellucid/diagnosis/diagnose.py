@@ -29,6 +29,7 @@ from pellucid.diagnosis.finding import (
 )
 from pellucid.diagnosis.history import History, Reading
 from pellucid.diagnosis.prescriptions import prescriptions
+from pellucid.diagnosis.unseen import Asking
 
 #: So many readings in a row must be sick before a sign by itself is worth a finding.
 _LASTING = 3
@@ -58,7 +59,8 @@ def diagnose(
 ) -> list[Finding]:
     """What is wrong with a training, and why: the worst and surest first.
 
-    Nothing is found in a healthy one. `declared` is what is so by design; `ignore` are codes to
+    Nothing is found in a healthy one. A cause that raises is a note, and the others are asked all
+    the same. `declared` is what is so by design; `ignore` are codes to
     leave out.
 
     Raises:
@@ -72,7 +74,8 @@ def diagnose(
         Suspected(each.code, each.severity, each.confidence, each)
         for each in (_in_earnest(each, course) for each in history.findings)
     ]
-    fitting = [_of(each, course) for each in suspects(course)]
+    asking = Asking()
+    fitting = [_of(each, course) for each in suspects(course, asking)]
     all_of_them = [
         each
         for each in (*probed, *fitting)
@@ -85,7 +88,9 @@ def diagnose(
     left = {id: read for id, read in sick.items() if not _said(id, explained)}
     if left and not course.goes_well and "UNK001" not in ignored and not _grave(found):
         found.append(_unknown(left, [each for each in fitting if each not in kept]))
-    return [_with_patch(each, history.config) for each in sorted(found, key=_weight, reverse=True)]
+    found = [asking(_with_patch, each, history.config) or each for each in found]
+    found += [each for each in asking.unseen if each.code not in ignored]
+    return sorted(found, key=_weight, reverse=True)
 
 
 class Suspected(NamedTuple):

@@ -10,7 +10,7 @@ it, of its own size where a norm does, and nothing where there is no path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -33,10 +33,10 @@ def frame_of(anatomy: Anatomy, call: Callable[[], Any]) -> Frame:
     """The frame of the blocks, by one call of the model, which leaves no trace."""
     ratios: list[float] = []
     handles: list[Any] = []
-    for block in anatomy.blocks.values():
-        handles += _silenced(block, ratios)
     try:
         with at_rest(anatomy.model):
+            for block in anatomy.blocks.values():
+                handles.extend(_silenced(block, ratios))
             call()
     except Exception:
         # somebody's code may not bear such inputs: then nothing is known
@@ -58,7 +58,7 @@ def _read(ratios: list[float], has_norms: bool) -> Frame:
     return Frame("pre" if kept else "post", True)
 
 
-def _silenced(block: nn.Module, ratios: list[float]) -> list[Any]:
+def _silenced(block: nn.Module, ratios: list[float]) -> Iterator[Any]:
     given: list[Tensor] = []
 
     def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -78,16 +78,11 @@ def _silenced(block: nn.Module, ratios: list[float]) -> list[Any]:
     def silent(module: nn.Module, args: Any, made: Any) -> Any:
         return torch.zeros_like(made) if isinstance(made, Tensor) else made
 
-    matrices = [
-        part
-        for part in named_modules(block).values()
-        if isinstance(getattr(part, "weight", None), Tensor) and _is_matrix(part)
-    ]
-    return [
-        block.register_forward_pre_hook(louder, with_kwargs=True),
-        *(part.register_forward_hook(silent) for part in matrices),
-        block.register_forward_hook(compare),
-    ]
+    yield block.register_forward_pre_hook(louder, with_kwargs=True)
+    for part in named_modules(block).values():
+        if isinstance(getattr(part, "weight", None), Tensor) and _is_matrix(part):
+            yield part.register_forward_hook(silent)
+    yield block.register_forward_hook(compare)
 
 
 def _is_matrix(part: Any) -> bool:

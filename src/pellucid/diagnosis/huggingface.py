@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pellucid.diagnosis.live import Action, Live
+from pellucid.training import guarded
 from pellucid.vitals.huggingface import VitalsCallback
 
 
@@ -32,13 +33,13 @@ class DiagnosisCallback(VitalsCallback):
         **options: Any,
     ) -> None:
         super().__init__(show=show, **options)
-        self.live = Live(action, ignore)
+        self.live = Live(action, ignore, self.guard)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Begin to watch, and to listen."""
         super().on_train_begin(args, state, control, **given)
         if self.watch is not None:
-            self.live.listen_to(self.watch)
+            self.guard("causes", self.live.listen_to, self.watch)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """Stop the training, where that was asked for and a fault is found."""
@@ -46,6 +47,7 @@ class DiagnosisCallback(VitalsCallback):
             control.should_training_stop = True
         return control
 
+    @guarded("the findings")
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Stop watching, and say what was seen and what is behind it."""
         super().on_train_end(args, state, control, **given)

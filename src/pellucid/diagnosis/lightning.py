@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pellucid.diagnosis.live import Action, Live
+from pellucid.training import guarded
 from pellucid.vitals.lightning import VitalsCallback
 
 
@@ -34,13 +35,13 @@ class DiagnosisCallback(VitalsCallback):
         **options: Any,
     ) -> None:
         super().__init__(model, show=show, **options)
-        self.live = Live(action, ignore)
+        self.live = Live(action, ignore, self.guard)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch, and to listen."""
         super().on_train_start(trainer, pl_module)
         if self.watch is not None:
-            self.live.listen_to(self.watch)
+            self.guard("causes", self.live.listen_to, self.watch)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -50,6 +51,7 @@ class DiagnosisCallback(VitalsCallback):
         if self.live.is_over:
             trainer.should_stop = True
 
+    @guarded("the findings")
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Stop watching, and say what was seen and what is behind it."""
         super().on_train_end(trainer, pl_module)

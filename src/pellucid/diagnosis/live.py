@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from pellucid.diagnosis.diagnose import diagnose
-from pellucid.diagnosis.finding import Finding, reaches
+from pellucid.diagnosis.finding import Finding, reaches, without
 from pellucid.diagnosis.of_watch import history_of_watch
 from pellucid.errors import ConfigError
+from pellucid.training import Guard
 from pellucid.vitals import Sign, Watch
 
 #: What is done about a fault: it is told at the end, or the training is stopped.
@@ -30,14 +31,18 @@ class Live:
         ignore: codes to leave out.
 
     Raises:
-        ConfigError: there is no such action.
+        ConfigError: there is no such action, or `ignore` names a code that there is not.
     """
 
-    def __init__(self, action: Action = "tell", ignore: Iterable[str] = ()) -> None:
+    def __init__(
+        self, action: Action = "tell", ignore: Iterable[str] = (), guard: Guard | None = None
+    ) -> None:
         if action not in get_args(Action):
             raise ConfigError(f"action must be 'tell' or 'stop', was {action!r}")
         self._action = action
         self._ignore = tuple(ignore)
+        without([], self._ignore)
+        self.guard = guard or Guard()
         self._in_a_row: dict[str, int] = {}
         self._due = False
         self._watch: Watch | None = None
@@ -65,6 +70,9 @@ class Live:
 
     def findings(self) -> list[Finding]:
         """What is wrong so far, the worst first."""
+        return self.guard("causes", self._diagnose) or []
+
+    def _diagnose(self) -> list[Finding]:
         if self._watch is None:
             return []
         return diagnose(history_of_watch(self._watch), ignore=self._ignore)
@@ -73,4 +81,6 @@ class Live:
         """The findings as text."""
         found = self.findings()
         told = [each.text() for each in found]
+        if not told and "causes" in self.guard.off:
+            return f"causes could not be asked for: {self.guard.off['causes']}"
         return "\n\n".join(told) if told else "nothing was found"

@@ -37,8 +37,9 @@ def probe_finite(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
             elif tensor.dtype == torch.float16 and tensor.numel():
                 largest[names.get(module, "")] = float(tensor.abs().max())
 
-    hooks = [module.register_forward_hook(look) for module in names]
+    hooks: list[Any] = []
     try:
+        hooks.extend(module.register_forward_hook(look) for module in names)
         with subject.as_is(), torch.no_grad():
             subject.outputs(ids)
     finally:

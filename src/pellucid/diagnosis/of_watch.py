@@ -7,7 +7,7 @@ run once, to see how its blocks are framed, and left as it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from pellucid.diagnosis.finding import Evidence, Finding, found, limit
 from pellucid.diagnosis.frame import Frame, frame_of
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.model import MultiHeadAttention
-from pellucid.vitals import Point, Seen, Watch, baselines
+from pellucid.vitals import Point, Seen, Watch, baselines, number_in
 
 #: Fewer labels tell nothing of how frequent tokens are.
 _LEAST_LABELS = 128
@@ -73,9 +73,9 @@ def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         dropout=max((m.p for m in model.modules() if isinstance(m, nn.Dropout)), default=None),
         learning_rate=max((value for _, value in rates), default=None),
         warmup_steps=_rising(rates),
-        betas=_first(groups, "betas"),
-        eps=_first(groups, "eps"),
-        weight_decay=max((g["weight_decay"] for g in groups if "weight_decay" in g), default=None),
+        betas=_betas(groups),
+        eps=next(_numbers(groups, "eps"), None),
+        weight_decay=max(_numbers(groups, "weight_decay"), default=None),
         decays=_decays(groups),
         clip_norm=judge.clip_norm,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
@@ -86,13 +86,21 @@ def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
     )
 
 
-def _first(groups: list[dict[str, Any]], name: str) -> Any:
-    return next((group[name] for group in groups if group.get(name) is not None), None)
+def _numbers(groups: list[dict[str, Any]], name: str) -> Iterator[float]:
+    """The groups' numbers of a name, those that are numbers: Adafactor's eps are two."""
+    return (value for group in groups if (value := number_in(group, name)) is not None)
+
+
+def _betas(groups: list[dict[str, Any]]) -> tuple[float, float] | None:
+    """The first two betas, of an optimiser that has two or more."""
+    every = (group.get("betas") for group in groups)
+    several = (cast("Any", each) for each in every if isinstance(each, tuple | list))
+    return next(((float(each[0]), float(each[1])) for each in several if len(each) > 1), None)
 
 
 def _decays(groups: list[dict[str, Any]]) -> Any:
     """Whether weight decay takes gains and biases too."""
-    shrinking = [group for group in groups if group.get("weight_decay")]
+    shrinking = [group for group in groups if number_in(group, "weight_decay")]
     if not shrinking:
         return None
     shapes = [p.ndim for g in shrinking for p in cast("list[nn.Parameter]", g["params"])]
@@ -153,10 +161,10 @@ def _never_stepped(watch: Watch) -> list[Finding]:
 def _begun_anew(watch: Watch) -> list[Finding]:
     """An optimiser whose memory is younger than the watch."""
     ages = [
-        float(state["step"])
+        age
         for one in watch.seen.optimisers
         for state in cast("dict[Any, dict[str, Any]]", one.state).values()
-        if "step" in state
+        if (age := number_in(state, "step")) is not None
     ]
     lost = watch.updates - int(max(ages, default=watch.updates))
     if lost < 2 or max(ages, default=0) < 1:

@@ -58,7 +58,7 @@ class Subject:
         self._whole: str | None = None
         self.length = 2
         self.device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        self.has_encoder_and_decoder = self._is_pair()
+        self.has_encoder_and_decoder = has_encoder_and_decoder(self.model)
         self.causal = self._is_causal()
         with undisturbed(self.model), torch.no_grad():
             self.vocab, self.has_logits = self._find_vocabulary()
@@ -228,12 +228,6 @@ class Subject:
         except (RuntimeError, TypeError):
             return False
 
-    def _is_pair(self) -> bool:
-        if self.family == "pellucid":
-            model = cast("Transformer", self.model)
-            return model.encoder is not None and model.decoder is not None
-        return bool(getattr(self.settings, "is_encoder_decoder", False))
-
     def _is_causal(self) -> bool:
         if self.declared.causal is not None:
             return self.declared.causal
@@ -243,6 +237,15 @@ class Subject:
             return True
         name = type(self.model).__name__.lower()
         return not any(word in name for word in _BOTH_WAYS)
+
+
+def has_encoder_and_decoder(model: nn.Module) -> bool:
+    """Whether it reads one text and writes another, as far as it says so itself."""
+    model = unwrapped(model)
+    if isinstance(model, Transformer):
+        return model.encoder is not None and model.decoder is not None
+    told = getattr(model, "config", None) if _family(model) == "hugging face" else None
+    return bool(getattr(told, "is_encoder_decoder", False))
 
 
 def _family(model: nn.Module) -> Family:

@@ -10,14 +10,14 @@ The module's own memory is never written to: parameters point at copies for as l
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.training import generator_states, restore_generators
 from pellucid.typed import named_modules
+from pellucid.vitals import as_it_was
 
 #: Two names of one memory have to stay one.
 _Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
@@ -28,6 +28,10 @@ class _Kept(NamedTuple):
     grad: Tensor | None
     requires_grad: bool
 
+    @classmethod
+    def of(cls, parameter: nn.Parameter) -> _Kept:
+        return cls(parameter.data, parameter.grad, parameter.requires_grad)
+
 
 @contextmanager
 def undisturbed(
@@ -37,58 +41,52 @@ def undisturbed(
 
     With a `dtype`, floating tensors are copied to it.
     """
-    modes = [(module, module.training) for module in named_modules(model).values()]
-    kept = _onto_copies(model, dtype)
-    buffers = _copied_buffers(model, dtype)
-    generators = generator_states()
-    counts = [parameter._version for parameter, _ in kept]
-    try:
+    counts: list[tuple[nn.Parameter, int]] = []
+    with as_it_was(model), ExitStack() as stack:
+        # a backward pass that is still to come must not take them for changed
+        stack.callback(_set_versions, counts)
+        for parameter, copied in _copies(model, dtype):
+            counts.append((parameter, parameter._version))
+            stack.callback(_bring_back, parameter, _Kept.of(parameter))
+            parameter.grad = None
+            parameter.data = copied
+        _onto_copied_buffers(model, dtype)
         cast("Any", torch).manual_seed(0)
         model.train(training)
         yield
-    finally:
-        for parameter, before in kept:
-            parameter.grad = None
-            parameter.requires_grad_(False)
-            parameter.data = before.data
-            parameter.requires_grad_(before.requires_grad)
-            parameter.grad = before.grad
-        # a backward pass that is still to come must not take them for changed
-        whole = tuple(parameter for parameter, _ in kept)
-        cast("Any", torch)._C._autograd._unsafe_set_version_counter(whole, tuple(counts))
-        for module, name, buffer in buffers:
-            cast("Any", module)._buffers[name] = buffer
-        for module, mode in modes:
-            module.training = mode
-        restore_generators(*generators)
 
 
-def _onto_copies(model: nn.Module, dtype: torch.dtype | None) -> list[tuple[nn.Parameter, _Kept]]:
+def _bring_back(parameter: nn.Parameter, before: _Kept) -> None:
+    parameter.grad = None
+    parameter.requires_grad_(False)
+    parameter.data = before.data
+    parameter.requires_grad_(before.requires_grad)
+    parameter.grad = before.grad
+
+
+def _set_versions(counts: list[tuple[nn.Parameter, int]]) -> None:
+    parameters, versions = zip(*counts, strict=True) if counts else ((), ())
+    cast("Any", torch)._C._autograd._unsafe_set_version_counter(parameters, versions)
+
+
+def _copies(model: nn.Module, dtype: torch.dtype | None) -> Generator[tuple[nn.Parameter, Tensor]]:
+    """Each parameter with a copy of its own; names of one memory get one copy."""
     copies: dict[_Place, Tensor] = {}
-    kept: list[tuple[nn.Parameter, _Kept]] = []
     for parameter in model.parameters():
         data = parameter.data
-        kept.append((parameter, _Kept(data, parameter.grad, parameter.requires_grad)))
         place = (data.data_ptr(), data.shape, tuple(data.stride()), data.dtype)
         if place not in copies or not data.numel():
             copies[place] = _copy(data, dtype)
-        parameter.grad = None
-        parameter.data = copies[place]
-    return kept
+        yield parameter, copies[place]
 
 
-def _copied_buffers(
-    model: nn.Module, dtype: torch.dtype | None
-) -> list[tuple[nn.Module, str, Tensor | None]]:
-    """Put a copy in the place of each buffer; returns what stood there."""
-    stood: list[tuple[nn.Module, str, Tensor | None]] = []
+def _onto_copied_buffers(model: nn.Module, dtype: torch.dtype | None) -> None:
+    """Put a copy in the place of each buffer: `as_it_was` puts the buffers back."""
     for module in named_modules(model).values():
         within = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
         for name, buffer in list(within.items()):
-            stood.append((module, name, buffer))
             if buffer is not None:
                 within[name] = _copy(buffer.detach(), dtype)
-    return stood
 
 
 def _copy(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -23,7 +23,7 @@ from pellucid.runs import Run, RunFolder
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import read_config
 from pellucid.text import Tokenizer
-from pellucid.training import Event, Job, Observer, Watcher, events
+from pellucid.training import Event, Guard, Job, Observer, Watcher, events
 from pellucid.typed import eagerly
 
 #: Snapshots at even distances; those at powers of two before them make it 64 at most, however long
@@ -60,6 +60,7 @@ def is_due(step: int, total: int) -> bool:
 @contextmanager
 def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
     taken: list[tuple[Reel, Sentence]] = []
+    guard = Guard()
 
     def shoot(step: int) -> None:
         for reel, sentence in taken:
@@ -74,9 +75,9 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
                 folder = RunFolder(Path(event.folder))
                 taken[:] = _begun(folder, job.model, sentences, event.step)
                 if is_due(event.step, job.plan.total_steps):
-                    shoot(event.step)
+                    guard("the film", shoot, event.step)
             case events.StepFinished() if is_due(event.step, job.plan.total_steps):
-                shoot(event.step)
+                guard("the film", shoot, event.step)
             case _:
                 pass
 

@@ -22,6 +22,7 @@ from pellucid.training.events import (
     to_record,
 )
 from pellucid.training.growth import mean_rows
+from pellucid.training.guard import Guard, error_line, guarded
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
@@ -41,6 +42,7 @@ __all__ = [
     "Event",
     "Example",
     "Finished",
+    "Guard",
     "HeldOut",
     "Interrupted",
     "Interrupts",
@@ -60,9 +62,11 @@ __all__ = [
     "Watcher",
     "accumulate",
     "autocast",
+    "error_line",
     "from_record",
     "generator_states",
     "generators_kept",
+    "guarded",
     "mean_rows",
     "restore_generators",
     "seed_step",

@@ -14,12 +14,14 @@ from pellucid.vitals.chart import chart, explained
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
-from pellucid.vitals.probe import Probe, at_rest
+from pellucid.vitals.probe import Probe
 from pellucid.vitals.purse import MAX_OVERHEAD, Cost
 from pellucid.vitals.record import Point, Record
+from pellucid.vitals.rest import as_it_was, at_rest
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.step_signs import number_in
 from pellucid.vitals.trainer import watcher
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
@@ -42,6 +44,7 @@ __all__ = [
     "Seen",
     "Sign",
     "Watch",
+    "as_it_was",
     "at_rest",
     "baselines",
     "by_logsumexp",
@@ -50,6 +53,7 @@ __all__ = [
     "explained",
     "log_to",
     "normalised",
+    "number_in",
     "numbers",
     "of_scores",
     "rows",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from pellucid.model import Transformer
 from pellucid.typed import named_modules
@@ -79,7 +80,7 @@ def study(model: nn.Module) -> Anatomy:
         name: module for name, module in modules.items() if isinstance(module, nn.Embedding)
     }
     norms = {name: norm for name, module in modules.items() if (norm := _norm(module)) is not None}
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = _trained(model)
     looked_up = {id(module.weight) for module in embeddings.values()}
     matrices = tuple(
         name
@@ -92,6 +93,22 @@ def study(model: nn.Module) -> Anatomy:
         type(module).__name__ == "FullyShardedDataParallel" for module in outermost.modules()
     ) or any(local(parameter) is not parameter for parameter in parameters.values())
     return Anatomy(model, blocks, norms, embeddings, parameters, matrices, sharded)
+
+
+def bare(model: nn.Module) -> Anatomy:
+    """A model of which nothing but its parameters is known."""
+    model = unwrapped(model)
+    return Anatomy(model, {}, {}, {}, _trained(model), ())
+
+
+def parts_of(model: nn.Module) -> tuple[object, ...]:
+    """The modules and trained parameters, to tell by whether it still is what was studied."""
+    return (*map(id, model.modules()), *map(id, _trained(model).values()))
+
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    named = model.named_parameters()
+    return {name: p for name, p in named if p.requires_grad and not is_lazy(p)}
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -25,12 +26,16 @@ from pellucid.model import CrossAttention, MultiHeadAttention
 from pellucid.model.attention import split_heads
 from pellucid.model.scores import Scoring
 from pellucid.model.views import View, distances
+from pellucid.training import Guard
 from pellucid.typed import named_modules
 from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention import Looks, Scored, by_rows, fused_call, normalised, of_scores
+from pellucid.vitals.hooks import Hooks
 from pellucid.vitals.tape import Tape
 
 _SOFTMAXES = ("softmax", "_softmax")
+#: What is switched off if queries and keys cannot be had.
+_PART = "attention.*"
 
 
 class AttentionTaps:
@@ -48,51 +53,47 @@ class AttentionTaps:
         def note(place: str, looks: Looks) -> None:
             found.append((place, looks))
 
-        with ExitStack() as stack:
+        with Hooks(tape.guard) as hooks, ExitStack() as stack:
             if self._anatomy.is_ours:
-                stack.enter_context(_hooked(self._anatomy.model, note))
+                _hook(self._anatomy.model, hooks, note)
             else:
-                stack.enter_context(_listened_to(self._anatomy, note))
+                stack.enter_context(_listened_to(self._anatomy, hooks, note, tape.guard))
             yield
-        if not found:
+        if not found and _PART not in tape.guard.off:
             self.missing["attention.max_logit"] = (
                 "no softmax attention was seen: neither torch's fused call nor a softmax of scores"
             )
-            return
-        _put(tape, found)
+        if found:
+            _put(tape, found)
 
 
 def _put(tape: Tape, found: list[tuple[str, Looks]]) -> None:
-    for sign, numbers in (
-        ("attention.max_logit", [looks.largest.amax((0, 2)) for _, looks in found]),
-        ("attention.entropy", [normalised(looks, looks.entropy).mean(0) for _, looks in found]),
-        ("attention.renyi2", [normalised(looks, looks.renyi2).mean(0) for _, looks in found]),
-    ):
-        places = tuple(
-            f"{place}.head.{head}"
-            for (place, _), values in zip(found, numbers, strict=True)
-            for head in range(len(values))
+    heads = [(place, looks.largest.shape[1]) for place, looks in found]
+    places = tuple(f"{place}.head.{head}" for place, n_heads in heads for head in range(n_heads))
+    every = [looks for _, looks in found]
+    signs: dict[str, Callable[[Looks], Tensor]] = {
+        "attention.max_logit": lambda looks: looks.largest.amax((0, 2)),
+        "attention.entropy": lambda looks: normalised(looks, looks.entropy).mean(0),
+        "attention.renyi2": lambda looks: normalised(looks, looks.renyi2).mean(0),
+    }
+    for sign, number in signs.items():
+        tape.put(
+            sign,
+            lambda number=number: torch.cat([number(looks).double() for looks in every]),
+            places,
         )
-        tape.put(sign, torch.cat([values.double() for values in numbers]), places)
 
 
 Note = Callable[[str, Looks], None]
 
 
-@contextmanager
-def _hooked(model: nn.Module, note: Note) -> Generator[None]:
+def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
     """pellucid's own layers: queries and keys after their norms, and the rest as the layer does."""
-    handles: list[Any] = []
     for name, module in named_modules(model).items():
         if isinstance(module, MultiHeadAttention):
-            handles += _tap(module, name, note)
+            _tap(module, name, hooks, note)
         elif isinstance(module, CrossAttention):
-            handles += _tap_across(module, name, note)
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+            _tap_across(module, name, hooks, note)
 
 
 def _keeping(kept: dict[str, Tensor], what: str) -> Any:
@@ -102,7 +103,7 @@ def _keeping(kept: dict[str, Tensor], what: str) -> Any:
     return hook
 
 
-def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
+def _tap(layer: MultiHeadAttention, name: str, hooks: Hooks, note: Note) -> None:
     kept: dict[str, Tensor] = {}
 
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
@@ -116,11 +117,9 @@ def _tap(layer: MultiHeadAttention, name: str, note: Note) -> list[Any]:
         scored = scored_by(layer.scoring(), positions.bias(q, view, layer.scale), view, layer, q)
         note(name, by_rows(q, k, scored))
 
-    return [
-        layer.query_norm.register_forward_hook(_keeping(kept, "query")),
-        layer.key_norm.register_forward_hook(_keeping(kept, "key")),
-        layer.register_forward_hook(after),
-    ]
+    hooks.after(layer.query_norm, _PART, _keeping(kept, "query"))
+    hooks.after(layer.key_norm, _PART, _keeping(kept, "key"))
+    hooks.after(layer, _PART, after)
 
 
 def scored_by(
@@ -136,7 +135,7 @@ def scored_by(
     )
 
 
-def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
+def _tap_across(layer: CrossAttention, name: str, hooks: Hooks, note: Note) -> None:
     kept: dict[str, Tensor] = {}
 
     def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
@@ -150,44 +149,32 @@ def _tap_across(layer: CrossAttention, name: str, note: Note) -> list[Any]:
         scored = Scored(scoring.scale, mask=mask, soft_cap=scoring.soft_cap, sinks=scoring.sinks)
         note(name, by_rows(q, k, scored))
 
-    return [
-        layer.query.register_forward_hook(_keeping(kept, "query")),
-        layer.key.register_forward_hook(_keeping(kept, "key")),
-        layer.register_forward_hook(after),
-    ]
+    hooks.after(layer.query, _PART, _keeping(kept, "query"))
+    hooks.after(layer.key, _PART, _keeping(kept, "key"))
+    hooks.after(layer, _PART, after)
 
 
 @contextmanager
-def _listened_to(anatomy: Anatomy, note: Note) -> Generator[None]:
+def _listened_to(anatomy: Anatomy, hooks: Hooks, note: Note, guard: Guard) -> Generator[None]:
     """Anybody's model: the block that runs is known by hooks, its attention by its calls."""
     running: list[str] = []
-
-    def enter(name: str) -> Any:
-        def hook(module: nn.Module, given: Any) -> None:
-            running.append(name)
-
-        return hook
-
-    def leave(module: nn.Module, given: Any, made: Any) -> None:
-        running.pop()
-
-    handles: list[Any] = []
     for name, block in anatomy.blocks.items():
-        handles.append(block.register_forward_pre_hook(enter(name)))
-        handles.append(block.register_forward_hook(leave))
-    try:
-        with _Listening(running, note):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+        hooks.before(block, _PART, partial(_enter, running, name))
+        hooks.after(block, _PART, lambda *_: running.pop())
+    with _Listening(running, note, guard):
+        yield
+
+
+def _enter(running: list[str], name: str, *_: object) -> None:
+    running.append(name)
 
 
 class _Listening(TorchFunctionMode):
     """Hears torch's calls within a block: fused attention, and softmax over a square."""
 
-    def __init__(self, running: list[str], note: Note) -> None:
+    def __init__(self, running: list[str], note: Note, guard: Guard) -> None:
         super().__init__()
+        self._guard = guard
         self._running = running
         self._note = note
         self._calls: dict[str, int] = {}
@@ -195,7 +182,7 @@ class _Listening(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._running:
-            self._hear(func, args, kwargs)
+            self._guard(_PART, self._hear, func, args, kwargs)
         return func(*args, **kwargs)
 
     def _hear(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

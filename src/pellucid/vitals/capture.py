@@ -6,6 +6,8 @@ not know what is measured.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -15,11 +17,16 @@ from torch import Tensor, nn
 from pellucid.batches import IGNORED
 from pellucid.model import Transformer
 from pellucid.vitals.anatomy import unwrapped
+from pellucid.vitals.call import Call, Uncuttable
+from pellucid.vitals.hooks import Hooks
+from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.tape import Tape
 
 #: Tokens of the probe, about: one row at least, and four at most.
 _TOKENS, _ROWS = 512, 4
+#: So many losses of an update's parts are kept, at most.
+_LOSSES = 4096
 #: Texts that say one thing again and again: after so many tokens at most, for more than this share
 #: of a row; shorter rows do not tell.
 _PERIODS, _MOST, _LONG = range(2, 9), 0.5, 32
@@ -28,33 +35,29 @@ _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
 
 class Capture:
-    """Hooks on the model as it is called; the first call in training mode is kept."""
+    """Hooks on the model as it is called; the first call that is training is kept."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrapped(model)
         self.labels: Tensor | None = None
-        self.losses: list[Tensor] = []
+        #: the losses that the model gave since the last update, so many at most
+        self.losses: deque[Tensor] = deque(maxlen=_LOSSES)
         #: whether the losses of an update's parts are shares that add up, and no means
         self.adds_up = False
-        self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        #: why no call could be kept so far; empty while none came by
+        self.reason = ""
+        self._call: Call | None = None
         #: the ids of the latest call
         self._ids: Tensor | None = None
-        # a compiler that meets them lets them run as they are: they hold tensors of one batch alone
-        left_alone: Any = cast("Any", torch.compiler).disable
-        self._handles: list[Any] = [
-            model.register_forward_pre_hook(left_alone(self._given), with_kwargs=True),
-            model.register_forward_hook(left_alone(self._made)),
-        ]
+
+    def attach(self, model: nn.Module, hooks: Hooks) -> None:
+        """Listen to the model's calls."""
+        hooks.before(model, "the first batch", self._given, named=True)
+        hooks.after(model, "the model's own loss", self._made)
         if isinstance(self._model, Transformer):
             # objectives ask it for hidden states, and never call the model itself
             embedding = self._model.token_embedding
-            self._handles.append(embedding.register_forward_pre_hook(left_alone(self._embedded)))
-
-    def close(self) -> None:
-        """Take the hooks off."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+            hooks.before(embedding, "the first batch", self._embedded)
 
     def probe(self) -> Probe | None:
         """The probe, once a batch has come by."""
@@ -62,11 +65,23 @@ class Capture:
             return None
         return Probe(self.calling(self._model), self._targets())
 
+    def baselines(self) -> Baselines | None:
+        """What the first batch's labels tell by themselves; None if they ask for nothing."""
+        if self.labels is None or self.labels.ndim != 2:
+            return None
+        of_labels = baselines(self.labels)
+        return of_labels if all(map(math.isfinite, of_labels)) else None
+
     def calling(self, model: nn.Module) -> Callable[[], Tensor | None]:
         """The captured call, of this model or another."""
         assert self._call is not None
-        args, kwargs = self._call
-        return lambda: logits_of(model(*args, **kwargs))
+        call = self._call
+
+        def again() -> Tensor | None:
+            args, kwargs = call.copy()  # a model may write to what it is given
+            return logits_of(model(*args, **kwargs))
+
+        return again
 
     def put(self, tape: Tape) -> None:
         """Put what is known of the latest batch on the tape: a number for it, and its repeats."""
@@ -79,50 +94,47 @@ class Capture:
             tape.put("batch.repetitive", repetitive(self._ids))
 
     def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if module.training:
+        if _is_training(module):
             self._see((*args, *kwargs.values()))
-        if self._call is None and module.training:
-            self._keep(args, kwargs)
+            if self._call is None:
+                self._keep(args, kwargs)
 
     def _embedded(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._model.training:
+        if _is_training(self._model):
             self._see(args)
-        if self._call is None and self._model.training:
-            self._keep(args[:1], {})
+            if self._call is None:
+                self._keep(args[:1], {})
 
     def _see(self, given: tuple[Any, ...]) -> None:
         ids = next((t for t in given if isinstance(t, Tensor) and t.ndim), None)
-        if ids is None or ids.is_floating_point() or torch.compiler.is_compiling():
-            return
-        self._ids = ids.detach()
+        if ids is not None and not ids.is_floating_point():
+            self._ids = ids.detach()
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
-        if not tensors or torch.compiler.is_compiling():
+        if not tensors:
             return
         batch = tensors[0].shape[0]
         length = tensors[0].shape[1] if tensors[0].ndim > 1 else 1
         rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
-
-        def cut(x: Any) -> Any:
-            if isinstance(x, Tensor):
-                mine = x[:rows] if x.ndim and x.shape[0] == batch else x
-                return mine.detach().clone()
-            return x
-
-        self.labels = kwargs.get("labels")
+        try:
+            self._call = Call(args, kwargs).rows(batch, rows)
+        except Uncuttable as error:
+            self.reason = str(error)
+            return
+        labels = kwargs.get("labels")
+        self.labels = labels.detach().clone() if isinstance(labels, Tensor) else None
         self.adds_up = kwargs.get("num_items_in_batch") is not None
-        self._call = (tuple(map(cut, args)), {key: cut(value) for key, value in kwargs.items()})
 
     def _made(self, module: nn.Module, given: Any, made: Any) -> None:
-        loss = _attribute(made, "loss")
-        if module.training and isinstance(loss, Tensor) and loss.ndim == 0:
+        loss = _attribute(made, "loss") if _is_training(module) else None
+        if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
     def _targets(self) -> Tensor | None:
         """The target of each place, where it is known what the labels mean."""
         assert self._call is not None
-        args, kwargs = self._call
+        args, kwargs = self._call.args, self._call.kwargs
         labels = kwargs.get("labels")
         kind = type(self._model).__name__
         if isinstance(self._model, Transformer) and self._model.decoder is not None:
@@ -136,6 +148,11 @@ class Capture:
         ahead = torch.full_like(labels, IGNORED)
         ahead[:, :-1] = labels[:, 1:]
         return ahead
+
+
+def _is_training(module: nn.Module) -> bool:
+    """Whether this call is to be learnt from: a model that writes in between is not asked to."""
+    return module.training and torch.is_grad_enabled()
 
 
 def repetitive(ids: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.vitals.hooks import Hooks
+from pellucid.vitals.step_signs import rms, sample
 from pellucid.vitals.tape import Tape
-from pellucid.vitals.updates import rms, sample
 
 
 def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | None:
@@ -35,11 +36,10 @@ class Clearing:
         self._first = True
         self._left: Tensor | None = None
 
-    def attach(self) -> list[Any]:
-        """Handles to remove it by; none where there is no such parameter."""
-        if self._parameter is None:
-            return []
-        return [cast("Any", self._parameter).register_hook(self._arrives)]
+    def attach(self, hooks: Hooks) -> None:
+        """Listen to the parameter, where there is one."""
+        if self._parameter is not None and self._parameter.requires_grad:
+            hooks.on(cast("Any", self._parameter).register_hook, "gradient.left", self._arrives)
 
     def put(self, tape: Tape) -> None:
         """Put what was found on the tape."""
@@ -58,8 +58,8 @@ class Clearing:
             return
         self._first = False
         before = None if self._parameter is None else self._parameter.grad
-        if before is None or before.is_sparse:
-            self._left = gradient.new_zeros((), dtype=torch.float32)
+        if before is None or before.is_sparse or gradient.is_sparse:
+            self._left = torch.zeros((), device=gradient.device)
             return
         arriving = rms(sample(gradient).float()).clamp(min=1e-30)
         self._left = rms(sample(before).float()) / arriving

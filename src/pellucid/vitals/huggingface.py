@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
-from pellucid.vitals.watch import watch
+from pellucid.training import Guard, guarded
+from pellucid.vitals.watch import checked, watch
 from pellucid.vitals.watching import Watch
 
 if TYPE_CHECKING:
@@ -43,22 +44,30 @@ class VitalsCallback(TrainerCallback):
 
     def __init__(self, *, show: bool = True, **options: Any) -> None:
         self._show = show
-        self._options = options
+        self._options = checked(options)
         self.watch: Watch | None = None
+        self.guard = Guard()
 
+    @guarded("the whole training")
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
         self._close()
+        self.watch = None
         clip_norm = args.max_grad_norm or None
         self.watch = watch(given["model"], given["optimizer"], clip_norm=clip_norm, **self._options)
         if clip_norm is not None:
             # the optimiser's hook would see clipped gradients: the trainer's log knows more
             self.watch.told_elsewhere = {"gradient.norm"}
-        kept = _checkpoint(args, state) / _FILE
-        if state.global_step and kept.is_file():
-            self.watch.load_state_dict(json.loads(kept.read_text(encoding="utf-8")))
+        self.guard("earlier readings", self._recall, self.watch, args, state)
         self.watch.__enter__()
 
+    @staticmethod
+    def _recall(begun: Watch, args: Any, state: Any) -> None:
+        kept = _checkpoint(args, state) / _FILE
+        if state.global_step and kept.is_file():
+            begun.load_state_dict(json.loads(kept.read_text(encoding="utf-8")))
+
+    @guarded("gradient.norm")
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
@@ -67,6 +76,7 @@ class VitalsCallback(TrainerCallback):
         if self.watch is not None and norm is not None:
             self.watch.judge.norm(state.global_step, float(norm))
 
+    @guarded("saving readings")
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Keep the windows beside the checkpoint."""
         folder = _checkpoint(args, state)
@@ -75,6 +85,7 @@ class VitalsCallback(TrainerCallback):
             text = json_text(self.watch.state_dict())
             (folder / _FILE).write_text(text, encoding="utf-8")
 
+    @guarded("the report")
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop watching, and say what was seen."""
         self._close()
@@ -83,7 +94,7 @@ class VitalsCallback(TrainerCallback):
 
     def _close(self) -> None:
         if self.watch is not None:
-            self.watch.__exit__(None, None, None)
+            self.watch.close()
 
 
 def _checkpoint(args: Any, state: Any) -> Path:

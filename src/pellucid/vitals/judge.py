@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pellucid.training import Guard, guarded
 from pellucid.vitals.labels import Baselines
 from pellucid.vitals.readings import SHOWN, TAKE, measured, taken, thinned
 from pellucid.vitals.record import Point, Record
@@ -36,8 +37,9 @@ _OF_FIRST = ("embeddings.rms",)
 class Judge:
     """The words for a run's numbers."""
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rules: Mapping[str, Rule], guard: Guard | None = None) -> None:
         self.rules = dict(rules)
+        self.guard = guard or Guard()
         self.signs: dict[str, Sign] = {}
         #: ln V, and what the labels tell by themselves; None while not known
         self.guessing: float | None = None
@@ -71,6 +73,7 @@ class Judge:
         self._batch: float | None = None
         self._same = 0
 
+    @guarded("the learning rate")
     def rate(self, learning_rate: float) -> None:
         """Take the learning rate of the next update."""
         rising = self._rate is not None and learning_rate > self._rate * (1 + 1e-6)
@@ -78,13 +81,14 @@ class Judge:
         self._rate = learning_rate
         self._highest_rate = max(self._highest_rate, learning_rate)
 
+    @guarded("loss.*")
     def loss(self, step: int, value: float) -> None:
         """Take the loss of one update, in nats a token."""
         self.record.losses.add(Point(step, value))
         self._updates += 1
         self._first_loss = value if self._first_loss is None else self._first_loss
         self._losses = [*self._losses, value][-_LOSSES:]
-        mean = statistics.fmean(self._losses) if math.isfinite(value) else value
+        mean = sum(self._losses) / len(self._losses) if math.isfinite(value) else value
         if self.guessing is not None:
             above = mean - self.guessing
             self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
@@ -106,6 +110,7 @@ class Judge:
         if self._updates >= 300 and self._past_warm_up(100):
             self._judge("loss.context", step, self.baselines.unigram - mean)
 
+    @guarded("gradient.norm")
     def norm(self, step: int, value: float) -> None:
         """Take the norm of one update's gradients: before clipping, where that is known."""
         self.record.norms.add(Point(step, value))
@@ -122,29 +127,34 @@ class Judge:
         """Take what a tape brought."""
         latest = {column.id: values for column, values in readings}
         for column, values in map(measured, readings):
-            if not values:
-                continue
-            if column.id == "loss":
-                self.loss(step, values[0])
-            elif column.id == "gradient.norm":
-                self.norm(step, values[0])
-            elif column.id == "norm.gain":
-                self._place("norm.gain_low", step, column, values, "min")
-                self._place("norm.gain_high", step, column, values, "max")
-            elif column.id == "batch":
-                self._same = self._same + 1 if values[0] == self._batch else 0
-                self._batch = values[0]
-                self._judge("batch.repeats", step, float(self._same))
-            elif column.id == "logits.spread":
-                self._spread = values[0] if step <= 1 else self._spread
-            elif column.id in self.rules:
-                self._place(column.id, step, column, values, TAKE.get(column.id, "max"))
-            for id, take in SHOWN.get(column.id, ()):
-                value, where = taken(column, values, take)
-                self._judge(id, step, value, where=where)
+            if values:
+                self.guard(column.id, self._take, step, column, values)
         reference = latest.get("reference.kl")
         if reference is not None and step > 1:
             self._judge("reference.still", step, float(step) if reference[0] == 0 else 0.0)
+
+    def _take(self, step: int, column: Column, values: list[float]) -> None:
+        match column.id:
+            case "loss":
+                self.loss(step, values[0])
+            case "gradient.norm":
+                self.norm(step, values[0])
+            case "norm.gain":
+                self._place("norm.gain_low", step, column, values, "min")
+                self._place("norm.gain_high", step, column, values, "max")
+            case "batch":
+                self._same = self._same + 1 if values[0] == self._batch else 0
+                self._batch = values[0]
+                self._judge("batch.repeats", step, float(self._same))
+            case "logits.spread":
+                self._spread = values[0] if step <= 1 else self._spread
+            case id if id in self.rules:
+                self._place(id, step, column, values, TAKE.get(id, "max"))
+            case _:
+                pass
+        for id, take in SHOWN.get(column.id, ()):
+            value, where = taken(column, values, take)
+            self._judge(id, step, value, where=where)
 
     def _place(self, id: str, step: int, column: Column, values: list[float], take: str) -> None:
         value, where = taken(column, values, take)
@@ -154,12 +164,16 @@ class Judge:
             first = self._first.setdefault(id, value)
             value = value / first if first > 0 else 1.0
         if id == "attention.max_logit":
-            self._ahead(step, value)
+            self.guard("attention.heading_for", self._ahead, step, value)
         self._judge(id, step, value, where=where, applies=self._applies(id, value))
 
     def _judge(
         self, id: str, step: int, value: float, *, where: str = "", applies: bool = True
     ) -> None:
+        """Find the word for a reading, through the guard: of one sign, whatever becomes of it."""
+        self.guard(id, self._word, id, step, value, where, applies)
+
+    def _word(self, id: str, step: int, value: float, where: str, applies: bool) -> None:
         rule = self.rules[id]
         excuse = self.excused.get(id) if math.isfinite(value) else None
         now: Word = rule.word(value) if applies and excuse is None else "calm"
@@ -207,8 +221,10 @@ class Judge:
 
     def _ahead(self, step: int, largest: float) -> None:
         """Where the largest score is heading: a line through what was read of late."""
+        if not math.isfinite(largest):
+            return
         self._scores = thinned([*self._scores, (step, largest)])
-        if len(self._scores) < _FEWEST_SCORES or not math.isfinite(largest):
+        if len(self._scores) < _FEWEST_SCORES:
             return
         late = self._scores[len(self._scores) // 2 :]
         steps, scores = zip(*late, strict=True)

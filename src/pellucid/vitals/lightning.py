@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor
 
 from pellucid.errors import ConfigError
-from pellucid.vitals.watch import watch
+from pellucid.training import Guard, guarded
+from pellucid.vitals.watch import checked, watch
 from pellucid.vitals.watching import Watch
 
 if TYPE_CHECKING:
@@ -46,13 +47,16 @@ class VitalsCallback(Callback):
         super().__init__()
         self._name = model
         self._show = show
-        self._options = options
+        self._options = checked(options)
         self._state: dict[str, Any] = {}
         self.watch: Watch | None = None
+        self.guard = Guard()
 
+    @guarded("the whole training")
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
         self._close()
+        self.watch = None
         children = list(pl_module.children())
         inner = pl_module if len(children) != 1 else children[0]
         if self._name is not None:
@@ -63,6 +67,7 @@ class VitalsCallback(Callback):
             self.watch.load_state_dict(self._state)
         self.watch.__enter__()
 
+    @guarded("loss.*")
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -73,6 +78,7 @@ class VitalsCallback(Callback):
             # Lightning has divided it by the parts of an update
             self.watch.step(loss * trainer.accumulate_grad_batches)
 
+    @guarded("the report")
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Stop watching, and say what was seen."""
         self._close()
@@ -87,7 +93,8 @@ class VitalsCallback(Callback):
         """The windows, for Lightning's checkpoint."""
         if self.watch is not None:
             self.watch.flush()
-        return self._state if self.watch is None else self.watch.state_dict()
+            self._state = self.guard("saving readings", self.watch.state_dict) or self._state
+        return self._state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
@@ -95,4 +102,4 @@ class VitalsCallback(Callback):
 
     def _close(self) -> None:
         if self.watch is not None:
-            self.watch.__exit__(None, None, None)
+            self.watch.close()

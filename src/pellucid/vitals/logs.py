@@ -7,12 +7,13 @@ wanted. It does not know how they were measured, and owns no dashboard.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.training import Guard
 from pellucid.vitals.signs import EQUATIONS, WORDS, Sign, rows
 
 Log = Callable[[dict[str, float], int], None]
@@ -30,6 +31,21 @@ def numbers(signs: Iterable[Sign]) -> dict[str, float]:
             name = EQUATIONS[row.equation][0].replace("-", "_")
             found[f"vitals/words/all/{name}"] = float(WORDS.index(row.word))
     return found
+
+
+def tell(
+    guard: Guard,
+    step: int,
+    signs: Sequence[Sign],
+    listeners: Sequence[Callable[[int, Sequence[Sign]], None]],
+    logs: Sequence[Log],
+) -> None:
+    """Hand signs to all who want them; who raises is not told again."""
+    for place, listener in enumerate(tuple(listeners), start=1):
+        name = getattr(listener, "__qualname__", type(listener).__name__)
+        guard(f"listener {place} ({name})", listener, step, signs)
+    for log in logs:
+        guard("log=", lambda log=log: log(numbers(signs), step))
 
 
 def log_to(where: object) -> Log:

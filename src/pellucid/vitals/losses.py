@@ -6,11 +6,17 @@ update, on a tape. It does not know what is to be thought of it.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from pellucid.vitals.capture import Capture
 from pellucid.vitals.tape import Tape
+
+#: So many losses of an update's parts are kept, at most.
+_MOST = 4096
 
 
 class Losses:
@@ -19,20 +25,27 @@ class Losses:
     def __init__(self) -> None:
         #: losses that were handed over so far
         self.told = 0
-        self._given: list[Tensor] = []
+        self._given: deque[Tensor] = deque(maxlen=_MOST)
 
     def add(self, loss: Tensor | float) -> None:
-        """Take one; it is not waited for."""
+        """Take one; it is not waited for. Of several numbers their mean is taken."""
         self.told += 1
-        self._given.append(loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss)))
+        value = loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
+        self._given.append(value.float().mean())
 
     def put(self, tape: Tape, capture: Capture | None) -> None:
         """Write the loss of the update that is done, where there is one."""
-        found = self._given or ([] if capture is None else capture.losses)
-        if found:
-            together = torch.stack([loss.float() for loss in found])
-            adds_up = not self._given and capture is not None and capture.adds_up
-            tape.put("loss", together.sum() if adds_up else together.mean())
+        given, own = list(self._given), [] if capture is None else list(capture.losses)
+        adds_up = not given and capture is not None and capture.adds_up
         self._given.clear()
         if capture is not None:
             capture.losses.clear()
+        losses = given or own
+        if losses:
+            tape.put("loss", lambda: _together(losses, adds_up=adds_up))
+
+
+def _together(losses: Sequence[Tensor], *, adds_up: bool) -> Tensor:
+    device = losses[0].device
+    together = torch.stack([loss.to(device, torch.float32) for loss in losses])
+    return together.sum() if adds_up else together.mean()

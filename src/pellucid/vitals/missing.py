@@ -23,13 +23,14 @@ def missing(
     updates: Updates | None,
     *,
     has_loss: bool,
+    reason: str = "",
 ) -> dict[str, str]:
-    """Why each of these is not there."""
+    """Why each of these is not there; `reason` is why no rows could be kept."""
     found = {} if looking is None else dict(looking.missing)
     if anatomy.is_sharded:
         found["probe"] = _SHARDED
     elif looking is None:
-        found["probe"] = "no batch has come by yet"
+        found["probe"] = reason or "no batch has come by yet"
     elif predicted is not None and predicted.targets is None:
         found["predictions.certain"] = (
             "what the model's outputs are to predict is not known: pass probe=Probe(...)"

@@ -35,19 +35,23 @@ class Predicted(NamedTuple):
     def measure(self, tape: Tape) -> None:
         """Put what these predictions say of the second equation onto the tape."""
         log_z = _of_each(logsumexp, self.logits)
-        tape.put("logits.log_z", log_z.mean())
-        tape.put("logits.spread", self.logits.var(-1, correction=0).mean())
-        if self.targets is None:
+        tape.put("logits.log_z", lambda: log_z.mean())
+        tape.put("logits.spread", lambda: self.logits.var(-1, correction=0).mean())
+        targets = self.targets
+        if targets is None:
             return
-        log_p = self.logits.gather(1, self.targets[:, None])[:, 0] - log_z
-        tape.put("predictions.certain", (log_p.exp() > _CERTAIN).double().mean())
-        tape.put("predictions.error_norm", _of_each(error_norm, self.logits, self.targets).mean())
-        tape.put("loss.probe", -log_p.mean())
+        log_p = self.logits.gather(1, targets[:, None])[:, 0] - log_z
+        tape.put("predictions.certain", lambda: (log_p.exp() > _CERTAIN).double().mean())
+        tape.put(
+            "predictions.error_norm", lambda: _of_each(error_norm, self.logits, targets).mean()
+        )
+        tape.put("loss.probe", lambda: -log_p.mean())
 
     def moved_to(self, after: Predicted, tape: Tape) -> None:
         """Put how far the predictions have moved from here to `after` onto the tape."""
-        tape.put("update.kl_forward", _of_each(forward_kl, after.logits, self.logits).mean())
-        tape.put("update.kl_backward", _of_each(reverse_kl, after.logits, self.logits).mean())
+        both = after.logits, self.logits
+        tape.put("update.kl_forward", lambda: _of_each(forward_kl, *both).mean())
+        tape.put("update.kl_backward", lambda: _of_each(reverse_kl, *both).mean())
 
     def compared(self, name: Other, other: Predicted, tape: Tape, *, first: bool) -> None:
         """Put how far the predictions are from those of another model onto the tape.
@@ -55,10 +59,11 @@ class Predicted(NamedTuple):
         From a reference, which is not to be left: KL(model || reference). From a teacher, whose
         predictions are to be learnt: KL(teacher || model).
         """
+        both = self.logits, other.logits
         if name == "teacher":
-            tape.put("teacher.kl", _of_each(forward_kl, self.logits, other.logits).mean())
+            tape.put("teacher.kl", lambda: _of_each(forward_kl, *both).mean())
             return
-        distance = _of_each(reverse_kl, self.logits, other.logits).mean()
+        distance = _of_each(reverse_kl, *both).mean()
         tape.put("reference.kl", distance)
         if first:
             tape.put("reference.kl_start", distance)

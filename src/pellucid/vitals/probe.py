@@ -5,26 +5,27 @@ measurements of its attention, its stream and its predictions. It does not know 
 nor what is judged.
 
 Hooks are put on for the length of the pass, so that nothing stands in the way of training, nor of
-its compilation. The pass is eager, in evaluation mode, without gradients. Random generators, modes
-and buffers are as they were before.
+its compilation. The pass is eager, in evaluation mode, without gradients (see `at_rest`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
-from pellucid.typed import eagerly, named_modules
+from pellucid.typed import named_modules
 from pellucid.vitals.anatomy import Anatomy
 from pellucid.vitals.attention_taps import AttentionTaps
+from pellucid.vitals.hooks import Hooks
 from pellucid.vitals.predictions import Predicted
+from pellucid.vitals.rest import at_rest
 from pellucid.vitals.stream_taps import StreamTaps
 from pellucid.vitals.tape import Tape
 
@@ -64,35 +65,23 @@ class Looking:
 
     def look(self, tape: Tape) -> Predicted | None:
         """Measure everything, onto the tape."""
+        called: set[str] = set()
         with at_rest(self._anatomy.model), ExitStack() as taps:
             if not self.called:
-                taps.callback(self._keep_called(self._anatomy.model))
+                self._note_calls(taps.enter_context(Hooks(tape.guard)), called)
             taps.enter_context(self._attention.on(tape))
             taps.enter_context(self._stream.on(tape))
             logits = self.probe.call()
+        self.called = self.called or frozenset(called)
         predicted = self._predicted(logits)
         if predicted is not None:
             predicted.measure(tape)
         return predicted
 
-    def _keep_called(self, model: nn.Module) -> Callable[[], None]:
-        """Note every module that is called, until what is given back is."""
-        called: set[str] = set()
-
-        def noting(name: str) -> Callable[..., None]:
-            return lambda *_: called.add(name)
-
-        handles = [
-            module.register_forward_pre_hook(noting(name))
-            for name, module in named_modules(model).items()
-        ]
-
-        def done() -> None:
-            for handle in handles:
-                handle.remove()
-            self.called = frozenset(called)
-
-        return done
+    def _note_calls(self, hooks: Hooks, called: set[str]) -> None:
+        """Note the name of every module that is called."""
+        for name, module in named_modules(self._anatomy.model).items():
+            hooks.before(module, "gradient.missing", partial(_note, called, name))
 
     def glance(
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
@@ -118,12 +107,19 @@ class Looking:
             return Predicted(wide, None if self.probe.labels is None else targets)
 
 
+def _note(called: set[str], name: str, *_: object) -> None:
+    called.add(name)
+
+
 def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
     """The places whose predictions are looked at, and the labels there, if any are known."""
     if labels is None:
         places = _spread(torch.arange(flat.shape[0], device=flat.device))
         return places, places
     labels = labels.to(flat.device).flatten()
+    # what is outside of the vocabulary is somebody's own sign for no target
+    outside = (labels < 0) | (labels >= flat.shape[-1])
+    labels = labels.masked_fill(outside, IGNORED)
     places = places_of(labels)  # once in a run: it waits for the device
     return places, labels[places]
 
@@ -139,36 +135,3 @@ def _spread(places: Int[Tensor, " every"]) -> Int[Tensor, " places"]:
         return places
     spread = torch.linspace(0, len(places) - 1, _POSITIONS, device=places.device)
     return places[spread.round().long()]
-
-
-@contextmanager
-def at_rest(model: nn.Module) -> Generator[None]:
-    """Within it the model is as for use, eager and without gradients; after it all is as before."""
-    modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.clone(), _version(buffer)) for buffer in model.buffers()]
-    with torch.no_grad(), eagerly(), _same_randomness(model):
-        try:
-            for module, _ in modes:
-                module.training = False
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-            for buffer, kept, version in buffers:
-                if _version(buffer) != version:
-                    buffer.copy_(kept)
-
-
-@contextmanager
-def _same_randomness(model: nn.Module) -> Generator[None]:
-    devices = sorted({p.device.index or 0 for p in _cuda(model)})
-    with cast("Any", torch.random).fork_rng(devices=devices):
-        yield
-
-
-def _cuda(model: nn.Module) -> Iterator[Tensor]:
-    return (p for p in model.parameters() if p.device.type == "cuda")
-
-
-def _version(tensor: Tensor) -> int:
-    return cast("Any", tensor)._version

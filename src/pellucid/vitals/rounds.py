@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 
@@ -36,11 +36,7 @@ class Rounds:
     """
 
     def __init__(self, max_overhead: float | None, device: torch.device) -> None:
-        if max_overhead is not None and not 0 < max_overhead < 1:
-            raise ConfigError(
-                f"max_overhead is {max_overhead}: it is a share of the training's time, between 0 "
-                "and 1, or None for no bound"
-            )
+        share_of(max_overhead)
         self.clock = Clock()
         self._device = device
         #: of the training's time, at most; None for no bound
@@ -121,6 +117,22 @@ class Rounds:
         """What all looks have cost so far."""
         looks = sum(purse.looks for purse in self._purses.values())
         return Cost(self.clock.watching, self.clock.training, looks)
+
+
+def share_of(max_overhead: float | None) -> float | None:
+    """The share of the training's time that looks may take.
+
+    Raises:
+        ConfigError: it is no share.
+    """
+    if max_overhead is None:
+        return None
+    if not isinstance(cast("Any", max_overhead), int | float) or not 0 < max_overhead < 1:
+        raise ConfigError(
+            f"max_overhead is {max_overhead!r}: it is a share of the training's time, between 0 "
+            "and 1, or None for no bound"
+        )
+    return max_overhead
 
 
 def _after(step: int, every: int) -> int:

@@ -6,15 +6,17 @@ not know whose pass it is.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from pellucid.training import Guard
 from pellucid.typed import named_modules
 from pellucid.vitals.anatomy import Anatomy, Norm, first_tensor
+from pellucid.vitals.hooks import Hooks
 from pellucid.vitals.tape import Tape
 
 #: A unit is dead where no token of the rows moves it further from zero than this.
@@ -35,43 +37,34 @@ class StreamTaps:
     @contextmanager
     def on(self, tape: Tape) -> Generator[None]:
         """Within it every pass is measured; the last one counts."""
-        seen = _Seen()
-        handles = [
-            block.register_forward_hook(seen.block(name), with_kwargs=True)
-            for name, block in self._anatomy.blocks.items()
-        ]
-        handles += [
-            norm.module.register_forward_pre_hook(seen.norm(name, norm))
-            for name, norm in self._anatomy.norms.items()
-        ]
-        for place, block in self._anatomy.blocks.items():
-            handles += [
-                part.register_forward_hook(seen.written)
-                for part in named_modules(block).values()
-                if _is_matrix(part)
-            ]
-            handles += [
-                part.register_forward_pre_hook(seen.narrowing(f"{place}.{name}", part))
-                for name, part in named_modules(block).items()
-                if _narrows(part) and "att" not in name.lower()
-            ]
-        try:
+        seen = _Seen(tape.guard)
+        with Hooks(tape.guard) as hooks:
+            for name, block in self._anatomy.blocks.items():
+                hooks.after(block, "stream.*", seen.block(name), named=True)
+            for name, norm in self._anatomy.norms.items():
+                hooks.before(norm.module, "norm.variance_over_eps", seen.norm(name, norm))
+            for place, block in self._anatomy.blocks.items():
+                for name, part in named_modules(block).items():
+                    if _is_matrix(part):
+                        hooks.after(part, "norm.variance_over_eps", seen.written)
+                    if _narrows(part) and "att" not in name.lower():
+                        hooks.before(part, "units.dead", seen.narrowing(f"{place}.{name}"))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
         seen.put(tape)
 
 
 class _Seen:
     """What the hooks of one pass saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self.by_sign: dict[str, dict[str, Tensor]] = {}
         self._written: Tensor | None = None
 
-    def note(self, sign: str, place: str, value: Tensor) -> None:
-        self.by_sign.setdefault(sign, {})[place] = value
+    def note(self, sign: str, place: str, compute: Callable[[], Tensor | None]) -> None:
+        value = self._guard(sign, compute)
+        if value is not None:
+            self.by_sign.setdefault(sign, {})[place] = value
 
     def block(self, name: str) -> Any:
         def hook(
@@ -82,12 +75,10 @@ class _Seen:
             y = first_tensor(made)
             if x is None or y is None or x.shape != y.shape:
                 return
-            x, y = _wide(x), _wide(y)
-            before, after = x.square().mean(), y.square().mean()
-            self.note("stream.rms", name, after.sqrt())
-            added = (y - x).square().mean()
-            self.note("stream.branch_ratio", name, (added / before.clamp(min=1e-30)).sqrt())
-            self.note("tokens.cosine", name, mean_cosine(y))
+            before, after = _wide(x), _wide(y)
+            self.note("stream.rms", name, lambda: after.square().mean().sqrt())
+            self.note("stream.branch_ratio", name, lambda: _added(before, after))
+            self.note("tokens.cosine", name, lambda: mean_cosine(after))
 
         return hook
 
@@ -99,19 +90,20 @@ class _Seen:
             if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
                 x = _wide(x)
                 spread = x.var(-1, correction=0) if norm.centred else x.square().mean(-1)
-                self.note("norm.variance_over_eps", name, spread.mean() / max(norm.eps, 1e-30))
+                over = spread.mean() / max(norm.eps, 1e-30)
+                self.note("norm.variance_over_eps", name, lambda: over)
 
         return hook
 
     def written(self, module: nn.Module, given: Any, made: Any) -> None:
         self._written = first_tensor(made)
 
-    def narrowing(self, name: str, part: nn.Module) -> Any:
+    def narrowing(self, name: str) -> Any:
         def hook(module: nn.Module, given: tuple[Any, ...]) -> None:
             x = first_tensor(given)
             if x is not None:
                 idle = x.detach().abs().flatten(0, -2).amax(0) < _DEAD
-                self.note("units.dead", name, idle.double().mean())
+                self.note("units.dead", name, lambda: idle.double().mean())
 
         return hook
 
@@ -121,19 +113,30 @@ class _Seen:
                 place, value = list(at.items())[-1]
                 tape.put(sign, value, (place,))
                 continue
-            tape.put(sign, torch.stack([v.double() for v in at.values()]), tuple(at))
+            values = list(at.values())
+            tape.put(sign, lambda values=values: _stacked(values), tuple(at))
         stream = list(self.by_sign.get("stream.rms", {}).values())
         if len(stream) > 1:
-            tape.put("stream.growth", stream[-1] / stream[0].clamp(min=1e-30))
+            tape.put("stream.growth", lambda: stream[-1] / stream[0].clamp(min=1e-30))
 
 
-def mean_cosine(x: Tensor) -> Tensor:
+def _added(before: Tensor, after: Tensor) -> Tensor:
+    """The RMS of what a block adds, of what it was given."""
+    added = (after - before).square().mean()
+    return (added / before.square().mean().clamp(min=1e-30)).sqrt()
+
+
+def _stacked(values: list[Tensor]) -> Tensor:
+    return torch.stack([value.double() for value in values])
+
+
+def mean_cosine(x: Tensor) -> Tensor | None:
     """The mean cosine of pairs of tokens of one row, from the length of the sum of unit vectors.
 
-    mean_{i != j} u_i u_j = (||sum_i u_i||^2 - n) / (n (n - 1))
+    mean_{i != j} u_i u_j = (||sum_i u_i||^2 - n) / (n (n - 1)); None where a row has one token
     """
     if x.ndim < 3 or x.shape[-2] < 2:
-        return x.new_ones(())
+        return None
     n = x.shape[-2]
     unit = torch.nn.functional.normalize(x, dim=-1)
     return ((unit.sum(-2).square().sum(-1) - n) / (n * (n - 1))).mean()

@@ -6,10 +6,13 @@ they mean. Nothing here waits for the device, but the reading of what is a step 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+
+from pellucid.training import Guard
 
 
 class Column(NamedTuple):
@@ -22,34 +25,51 @@ class Column(NamedTuple):
 class Tape:
     """Two steps long: one that is written, one that is on its way to the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
+        #: what each measurement goes through
+        self.guard = guard or Guard()
         self._columns: list[Column] = []
         self._tensors: list[Tensor] = []
         self._under_way: tuple[int, list[Column], Tensor, Any] | None = None
 
-    def put(self, id: str, values: Tensor, places: tuple[str, ...] = ("",)) -> None:
-        """Keep some numbers of this step; they stay on their device."""
+    def put(
+        self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...] = ("",)
+    ) -> None:
+        """Keep some numbers of this step, or what a call gives; they stay on their device.
+
+        If the call raises, this measurement is switched off, and no other.
+        """
+        self.guard(id, self._put, id, values, places)
+
+    def _put(self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...]) -> None:
+        numbers = (values if isinstance(values, Tensor) else values()).detach().reshape(-1)
+        if len(numbers) != len(places) or numbers.is_meta:
+            raise ValueError(f"{len(places)} numbers were expected, not {numbers!r:.80}")
         self._columns.append(Column(id, places))
-        self._tensors.append(values.detach().reshape(-1))
+        self._tensors.append(numbers)
 
     def turn(self, step: int) -> tuple[int, list[tuple[Column, list[float]]]] | None:
         """End a step: send its numbers, and read those of the step before."""
         arrived = self.read()
-        if self._tensors:
-            device = next((t.device for t in self._tensors if t.device.type != "cpu"), None)
-            device = device or self._tensors[0].device
-            wide = [t.to(device=device, dtype=torch.float64) for t in self._on(device)]
-            together = torch.cat(wide)
-            if device.type == "cuda":
-                host = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
-                host.copy_(together, non_blocking=True)
-                event = torch.cuda.Event()
-                event.record()
-                self._under_way = (step, self._columns, host, (event, together))
-            else:
-                self._under_way = (step, self._columns, together.cpu(), None)
-            self._columns, self._tensors = [], []
+        columns, tensors = self._columns, self._tensors
+        self._columns, self._tensors = [], []
+        if tensors:
+            self._send(step, columns, tensors)
         return arrived
+
+    def _send(self, step: int, columns: list[Column], tensors: list[Tensor]) -> None:
+        device = next((t.device for t in tensors if t.device.type != "cpu"), tensors[0].device)
+        # numbers of the host (a loss that is a float) are sent; the device is not waited for
+        sent = [t.to(device, non_blocking=True) for t in tensors]
+        together = torch.cat([t.to(device=device, dtype=torch.float64) for t in sent])
+        if device.type != "cuda":
+            self._under_way = (step, columns, together.cpu(), None)
+            return
+        host = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
+        host.copy_(together, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._under_way = (step, columns, host, (event, together))
 
     def read(self) -> tuple[int, list[tuple[Column, list[float]]]] | None:
         """What is under way, waited for: it is a step old, and has long arrived."""
@@ -65,7 +85,3 @@ class Tape:
             found.append((column, numbers[: len(column.places)]))
             numbers = numbers[len(column.places) :]
         return step, found
-
-    def _on(self, device: torch.device) -> list[Tensor]:
-        """Numbers of the host (a loss that is a float) are sent; the device is not waited for."""
-        return [t.to(device, non_blocking=True) for t in self._tensors]

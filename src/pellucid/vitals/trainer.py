@@ -21,12 +21,22 @@ from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
 from pellucid.json_text import json_text
 from pellucid.objectives import DirectPreference, PolicyGradient
-from pellucid.training import Event, Job, Noticed, Observer, Vitals, Watcher, events
+from pellucid.training import (
+    Event,
+    Guard,
+    Job,
+    Noticed,
+    Observer,
+    Vitals,
+    Watcher,
+    events,
+)
 from pellucid.vitals.job_rows import Rows
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.purse import MAX_OVERHEAD
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
+from pellucid.vitals.watch import checked
 from pellucid.vitals.watching import Watch
 
 #: Of how many rows the labels' entropies are estimated.
@@ -44,7 +54,11 @@ def watcher(
     """What `pellucid.train(..., watchers=[...])` takes to watch a run for the five equations.
 
     The arguments are those of `watch`.
+
+    Raises:
+        ConfigError: an argument cannot be used.
     """
+    checked({"max_overhead": max_overhead, "log": log, "thresholds": thresholds})
 
     def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
         return _watched(job, tell, max_overhead, log, thresholds)
@@ -60,6 +74,23 @@ def _watched(
     log: object,
     thresholds: str | Path | None,
 ) -> Generator[Observer]:
+    guard = Guard()
+    begun = guard("the whole training", _begin, job, max_overhead, log, thresholds)
+    if begun is None:
+        yield _nothing
+        return
+    watch, seen = begun
+    with watch:
+        yield _Observer(watch, seen, tell, job)
+
+
+def _nothing(event: Event) -> None:
+    """Who observes a training that could not be watched."""
+
+
+def _begin(
+    job: Job, max_overhead: float | None, log: object, thresholds: str | Path | None
+) -> tuple[Watch, Rows]:
     size = job.settings.batch_size
     # answers are drawn anew for each update, and rewarded by somebody's code: not asked for here
     first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, size)
@@ -81,8 +112,7 @@ def _watched(
     watch.judge.excused = _excused(job)
     watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
-    with watch:
-        yield _Observer(watch, seen, tell, job)
+    return watch, seen
 
 
 def _excused(job: Job) -> dict[str, str]:
@@ -110,9 +140,16 @@ class _Observer:
         self._has_loss = not isinstance(job.objective, PolicyGradient)
         self._new: tuple[int, Sequence[Sign]] | None = None
         self._kept: Path | None = None
+        self._vitals: Vitals | None = None
         watch.listeners.append(self._keep)
 
     def __call__(self, event: Event) -> None:
+        self._watch.guard("the run's events", self._take, event)
+        vitals, self._vitals = self._vitals, None
+        if vitals is not None:
+            self._tell(vitals)  # whoever records it may stop the run, as with any event
+
+    def _take(self, event: Event) -> None:
         match event:
             case events.Started() | events.Resumed():
                 self._kept = Path(event.folder) / "vitals.json" if event.folder else None
@@ -120,7 +157,7 @@ class _Observer:
                     self._watch.judge.guessing = event.guessing_nats
                 if isinstance(event, events.Resumed):
                     self._watch.updates = self._seen.step = event.step
-                    self._recall(event.step)
+                    self._watch.guard("earlier readings", self._recall, event.step)
                 self._watch.go_on()
             case events.Logged():
                 first = event.step - len(event.losses) + 1
@@ -131,7 +168,7 @@ class _Observer:
                     self._watch.judge.norm(step, norm)
             case events.CheckpointSaved():
                 self._watch.flush()
-                self._remember(event.step)
+                self._watch.guard("saving readings", self._remember, event.step)
             case events.StepFinished():
                 if event.step == self._total:
                     self._watch.flush()
@@ -150,7 +187,7 @@ class _Observer:
         self._new = None
         cost = self._watch.cost
         took = (cost.seconds, cost.training_seconds, cost.looks)
-        self._tell(vitals_event(step, signs, self._watch.judge.rules, took))
+        self._vitals = vitals_event(step, signs, self._watch.judge.rules, took)
 
     def _remember(self, step: int) -> None:
         if self._kept is None:

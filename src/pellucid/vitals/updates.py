@@ -19,18 +19,22 @@ from torch.nn.functional import cosine_similarity
 
 from pellucid.errors import ConfigError
 from pellucid.vitals.anatomy import Anatomy, local
+from pellucid.vitals.step_signs import (
+    NONE,
+    OF_STEPS,
+    Step,
+    is_adaptive,
+    number_in,
+    rms,
+    sample,
+)
 from pellucid.vitals.tape import Tape
 
 Optimisers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 
-#: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
-_SAMPLE = 2**14
 #: How many tokens' vectors are looked at, about.
 _VECTORS = 512
-#: Kinds of weights that an update can be too small for.
-_NARROW = (torch.bfloat16, torch.float16)
-#: Stands for a number that a matrix does not have.
-_NONE = -1.0
+_NO_GROUP: tuple[None, dict[str, Any]] = (None, {})
 
 
 @dataclass(slots=True)
@@ -48,12 +52,6 @@ class Updates:
     def __init__(self, anatomy: Anatomy, optimisers: Sequence[torch.optim.Optimizer]) -> None:
         self._anatomy = anatomy
         self._optimisers = tuple(optimisers)
-        self._groups: dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]] = {
-            id(parameter): (optimiser, group)
-            for optimiser in optimisers
-            for group in optimiser.param_groups
-            for parameter in cast("list[nn.Parameter]", group["params"])
-        }
         self._before: _Before | None = None
         #: the gradients of the look before, and whose they are
         self._last: tuple[list[str], Tensor] | None = None
@@ -69,93 +67,97 @@ class Updates:
     @property
     def adaptive(self) -> bool:
         """Whether any matrix is moved by a step that divides by the gradient's own size."""
-        return any(self._is_adaptive(name) for name in self._anatomy.matrices)
+        groups = self._groups()
+        matrices = (self._anatomy.parameters[name] for name in self._anatomy.matrices)
+        return any(is_adaptive(groups.get(id(matrix), _NO_GROUP)[1]) for matrix in matrices)
 
     @torch.no_grad()
     def before(self, tape: Tape) -> None:
         """Measure the gradients as the optimiser finds them."""
+        self._before = None
+        tape.put("gradient.missing", self._missing)
         given = [
             (name, parameter, local(parameter.grad))
             for name, parameter in self._anatomy.parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
-        had = {name for name, *_ in given}
         # a process may have no part of what is small
         given = [each for each in given if each[2].numel()]
-        lacking = [name for name in self._anatomy.parameters if name not in had]
-        missing = sum(self._takes_part(name) for name in lacking) / len(self._anatomy.parameters)
-        tape.put("gradient.missing", torch.tensor(missing))
-        self._before = None
         if not given:
             return
-        # torch.nn.utils.get_total_norm, its norms of each tensor kept
-        norms = torch.stack(
-            [n.float() for n in cast("Any", torch)._foreach_norm([g for *_, g in given])]
-        )
-        norms = norms / self._divisor(norms)
-        tape.put("gradient.norm", norms.square().sum().sqrt())
-        self._profile([name for name, *_ in given], norms, tape)
+        tape.guard("gradient.norm", self._norms, given, tape)
         named = {name: (parameter, gradient) for name, parameter, gradient in given}
         chosen = [name for name in self._anatomy.matrices if name in named]
         raw = [sample(named[name][1]) for name in chosen]
         self._before = _Before(
             chosen,
             [sample(named[name][0]).clone() for name in chosen],
-            [gradient.float() / self._divisor(norms) for gradient in raw],
+            [wide / self._divisor(wide) for wide in (gradient.float() for gradient in raw)],
         )
         self._sizes(self._before, tape)
-        self._numbers(chosen, raw, tape)
+        tape.guard("gradient.zeros", self._numbers, chosen, raw, tape)
+
+    def _missing(self) -> Tensor:
+        """The share of what is trained that has no gradient, though the model goes through it."""
+        every = self._anatomy.parameters
+        lacking = [name for name, parameter in every.items() if parameter.grad is None]
+        return torch.tensor(sum(self._takes_part(name) for name in lacking) / max(1, len(every)))
+
+    def _norms(self, given: list[tuple[str, nn.Parameter, Tensor]], tape: Tape) -> None:
+        # torch.nn.utils.get_total_norm, its norms of each tensor kept
+        each = cast("Any", torch)._foreach_norm([gradient for *_, gradient in given])
+        norms = torch.stack([norm.to(each[0].device, torch.float32) for norm in each])
+        norms = norms / self._divisor(norms)
+        tape.put("gradient.norm", lambda: norms.square().sum().sqrt())
+        self._profile([name for name, *_ in given], norms, tape)
 
     @torch.no_grad()
     def after(self, tape: Tape) -> None:
         """Measure what the step has done to the weights, and the gains of norms as they are now."""
-        self._gains(tape)
-        self._embeddings(tape)
+        tape.guard("norm.gain", self._gains, tape)
+        tape.guard("embeddings.*", self._embeddings, tape)
         kept, self._before = self._before, None
         if kept is None or not kept.names:
             return
+        groups = self._groups()
         ratios: list[Tensor] = []
-        lost: dict[str, Tensor] = {}
-        steps: dict[str, Tensor] = {}
-        surprises: dict[str, Tensor] = {}
+        by_sign: dict[str, dict[str, Tensor]] = {}
         for name, old, gradient in zip(kept.names, kept.weights, kept.gradients, strict=True):
             parameter = self._anatomy.parameters[name]
             moved = (sample(parameter) - old).float()
-            if parameter.dtype in _NARROW:
-                lost[name] = ((moved == 0) & (gradient != 0)).double().mean()
             ratio = rms(moved) / rms(old.float()).clamp(min=1e-30)
             # what began at zero (adapters, outputs) has no size of its own that it could move by
-            ratios.append(torch.full_like(ratio, _NONE) if name in self._from_zero else ratio)
-            if self._is_adaptive(name):
-                optimiser, group = self._groups[id(parameter)]
-                shrunk = group["lr"] * _decoupled_decay(optimiser, group) * old.float()
-                step = rms(moved + shrunk) / group["lr"]
-                # without a gradient there is no step: that is no fault of the optimiser's
-                steps[name] = torch.where(gradient.any(), step, _NONE)
-                surprise = _rms_t(optimiser, group, parameter, gradient)
-                if surprise is not None:
-                    surprises[name] = surprise
-        tape.put("update.ratio", torch.stack(ratios), tuple(kept.names))
-        for sign, values in (
-            ("update.effective_step", steps),
-            ("gradient.rms_t", surprises),
-            ("update.lost", lost),
-        ):
-            if values:
-                tape.put(sign, torch.stack(list(values.values())), tuple(values))
+            ratios.append(torch.full_like(ratio, NONE) if name in self._from_zero else ratio)
+            step = Step(parameter, old, gradient, moved, *groups.get(id(parameter), _NO_GROUP))
+            for sign, measure in OF_STEPS.items():
+                value = tape.guard(sign, measure, step)
+                if value is not None:
+                    by_sign.setdefault(sign, {})[name] = value
+        tape.put("update.ratio", lambda: torch.stack(ratios), tuple(kept.names))
+        for sign, values in by_sign.items():
+            tape.put(sign, lambda values=values: torch.stack([*values.values()]), tuple(values))
+
+    def _groups(self) -> dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]]:
+        """Each parameter's optimiser and group, as they are now: both can be changed."""
+        return {
+            id(parameter): (optimiser, group)
+            for optimiser in self._optimisers
+            for group in optimiser.param_groups
+            for parameter in cast("list[nn.Parameter]", group["params"])
+        }
 
     def _numbers(self, names: list[str], gradients: list[Tensor], tape: Tape) -> None:
         """What the numbers of the gradients are like, all samples at once."""
         if not gradients:
             return
         together = torch.cat([gradient.float() for gradient in gradients])
-        tape.put("gradient.zeros", (together == 0).double().mean())
+        last, self._last = self._last, (names, together)
+        tape.put("gradient.zeros", lambda: (together == 0).double().mean())
         if any(gradient.dtype == torch.float16 for gradient in gradients):
             most = torch.finfo(torch.float16).max
-            tape.put("gradient.near_max", together.abs().amax() / most)
-        if self._last is not None and self._last[0] == names:
-            tape.put("gradient.cosine", cosine_similarity(together, self._last[1], dim=0))
-        self._last = (names, together)
+            tape.put("gradient.near_max", lambda: together.abs().amax() / most)
+        if last is not None and last[0] == names:
+            tape.put("gradient.cosine", lambda: cosine_similarity(together, last[1], dim=0))
 
     def _takes_part(self, name: str) -> bool:
         """Whether the model goes through a parameter's module, or through the one around that.
@@ -177,7 +179,7 @@ class Updates:
         profile = squares.sqrt()
         tape.put("gradient.by_depth", profile, blocks)
         first, last = profile[min(trained)], profile[max(trained)]
-        tape.put("gradient.depth_ratio", first / last.clamp(min=1e-30))
+        tape.put("gradient.depth_ratio", lambda: first / last.clamp(min=1e-30))
 
     def _inside(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
         """Which of these parameters lie in a block, and in which.
@@ -197,8 +199,12 @@ class Updates:
         if not now.names:
             return
         rows = [self._anatomy.parameters[name].shape[-1] ** 0.5 for name in now.names]
-        sizes = [rms(w.float()) * root for w, root in zip(now.weights, rows, strict=True)]
-        tape.put("weights.size", torch.stack(sizes), tuple(now.names))
+        both = list(zip(now.weights, rows, strict=True))
+        tape.put(
+            "weights.size",
+            lambda: torch.stack([rms(weight.float()) * root for weight, root in both]),
+            tuple(now.names),
+        )
 
     def _gains(self, tape: Tape) -> None:
         gains = {
@@ -207,7 +213,7 @@ class Updates:
             if norm.gain is not None and local(norm.gain).numel()
         }
         if gains:
-            tape.put("norm.gain", torch.stack(list(gains.values())), tuple(gains))
+            tape.put("norm.gain", lambda: torch.stack(list(gains.values())), tuple(gains))
 
     def _embeddings(self, tape: Tape) -> None:
         """RMS of some tokens' vectors, and how much it differs from token to token."""
@@ -220,12 +226,8 @@ class Updates:
             return
         vectors = largest.detach()[:: -(-len(largest) // _VECTORS)].float()
         each = vectors.square().mean(-1).sqrt()
-        tape.put("embeddings.rms", each.mean())
-        tape.put("embeddings.spread", each.std(correction=0) / each.mean().clamp(min=1e-30))
-
-    def _is_adaptive(self, name: str) -> bool:
-        entry = self._groups.get(id(self._anatomy.parameters[name]))
-        return entry is not None and "betas" in entry[1] and "eps" in entry[1]
+        tape.put("embeddings.rms", lambda: each.mean())
+        tape.put("embeddings.spread", lambda: each.std(correction=0) / each.mean().clamp(min=1e-30))
 
     def _divisor(self, like: Tensor) -> Tensor | float:
         """What a fused optimiser divides gradients by before it uses them."""
@@ -234,6 +236,12 @@ class Updates:
             if isinstance(divisor, Tensor):
                 return divisor.to(like)
         return 1.0
+
+
+def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
+    """The learning rate of the first group; None where it has none."""
+    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
+    return number_in(groups[0], "lr") if groups else None
 
 
 def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]:
@@ -253,47 +261,3 @@ def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]
             )
         found.append(inner)
     return tuple(found)
-
-
-def sample(tensor: Tensor) -> Tensor:
-    """At most `_SAMPLE` numbers of a tensor, evenly spread: a view where it can be one.
-
-    Of a sharded one, of the part that is here: a process that looked at more would wait for others.
-    """
-    flat = local(tensor.detach()).reshape(-1)
-    # an odd stride, so that the columns of a matrix as wide as a power of two all have their turn
-    stride = -(-flat.numel() // _SAMPLE) | 1
-    return flat[::stride]
-
-
-def rms(x: Tensor) -> Tensor:
-    """sqrt(mean(x^2))."""
-    return x.square().mean().sqrt()
-
-
-def _decoupled_decay(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> float:
-    decoupled = "AdamW" in type(optimiser).__name__ or group.get("decoupled_weight_decay")
-    return float(group.get("weight_decay", 0.0)) if decoupled else 0.0
-
-
-def _rms_t(
-    optimiser: torch.optim.Optimizer,
-    group: dict[str, Any],
-    parameter: nn.Parameter,
-    gradient: Tensor,
-) -> Tensor | None:
-    """sqrt(mean(g^2 / max(v, eps^2))): how much larger gradients are than the optimiser expects.
-
-    Source:
-        Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language
-        models", algorithm 2 (StableAdamW).
-    """
-    state = cast("dict[str, Any]", optimiser.state.get(parameter, {}))
-    if "exp_avg_sq" not in state or "step" not in state:
-        return None
-    steps = state["step"]
-    correction = 1 - group["betas"][1] ** steps
-    v = sample(state["exp_avg_sq"]).float() / (
-        correction.to(gradient) if isinstance(correction, Tensor) else correction
-    )
-    return (gradient.square() / v.clamp(min=float(group["eps"]) ** 2)).mean().sqrt()

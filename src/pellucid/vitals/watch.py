@@ -5,14 +5,24 @@ Comes in: a model and its optimiser. Goes out: what watches them. It does not kn
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
+from pellucid.errors import ConfigError
+from pellucid.vitals.logs import log_to
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.purse import MAX_OVERHEAD
+from pellucid.vitals.rounds import share_of
+from pellucid.vitals.rules import rules_of
 from pellucid.vitals.updates import Optimisers
 from pellucid.vitals.watching import Watch
+
+#: What a trainer knows by itself.
+_OF_THE_LOOP = ("model", "optimizer", "clip_norm")
 
 
 def watch(
@@ -45,6 +55,9 @@ def watch(
             function of a dict and a step.
         thresholds: a TOML file laid over the package's own.
 
+    Nothing of it raises into the loop, a listener or `log` of yours neither: what raises is
+    reported once, by Python's `logging`, and switched off (`w.guard.off`, `w.missing`).
+
     Raises:
         ConfigError: the model has nothing to train, or an argument cannot be used.
     """
@@ -58,3 +71,20 @@ def watch(
         log=log,
         thresholds=thresholds,
     )
+
+
+def checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `watch` that a trainer hands over later: what cannot be used is refused now.
+
+    Raises:
+        ConfigError: there is no such option, or its value cannot be used.
+    """
+    known = [name for name in inspect.signature(watch).parameters if name not in _OF_THE_LOOP]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"there is no option {name!r}; there are: {', '.join(known)}")
+    rules_of(options.get("thresholds"))
+    share_of(options.get("max_overhead"))
+    if options.get("log") is not None:
+        log_to(options["log"])
+    return dict(options)

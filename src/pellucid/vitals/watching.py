@@ -1,7 +1,8 @@
 """Watching a training from outside: any model, any torch optimiser, any loop.
 
 Comes in: a model and its optimiser, as they are called by somebody's loop. Goes out: signs, and
-what it cost to have them. It changes nothing: not a weight, not a random number.
+what it cost to have them. It changes nothing: not a weight, not a random number. What of it
+raises is reported once and switched off (see `Guard`); the loop goes on.
 
 An update is known by its optimiser's hooks. Some updates are looked at: gradients and the step they
 make every few, the model's inside (see `probe`) less often. How often is bounded by what it costs.
@@ -9,36 +10,36 @@ make every few, the model's inside (see `probe`) less often. How often is bounde
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
+from threading import get_ident
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError
-from pellucid.vitals.anatomy import study
+from pellucid.training import Guard, guarded
+from pellucid.vitals.anatomy import bare, parts_of, study
 from pellucid.vitals.capture import Capture
 from pellucid.vitals.clearing import Clearing, cleared_by
+from pellucid.vitals.hooks import Hooks, LastingHook
 from pellucid.vitals.judge import Judge
-from pellucid.vitals.labels import baselines
-from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.known import Known
+from pellucid.vitals.logs import Log, log_to, tell
 from pellucid.vitals.losses import Losses
-from pellucid.vitals.missing import missing
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Looking, Probe
-from pellucid.vitals.purse import Cost
 from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
-from pellucid.vitals.seen import Seen
-from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.signs import Sign
 from pellucid.vitals.tape import Column, Tape
-from pellucid.vitals.updates import Optimisers, Updates, optimisers_of
+from pellucid.vitals.updates import Optimisers, Updates, optimisers_of, rate_of
 
 
-class Watch:
+class Watch(Known):
     """A training that is watched; see `watch`."""
 
     def __init__(
@@ -53,22 +54,20 @@ class Watch:
         log: object,
         thresholds: str | Path | None,
     ) -> None:
+        self.guard = Guard()
         self._model = model
-        self._anatomy = study(model)
-        if not self._anatomy.parameters:
-            raise ConfigError("the model has no parameter that is trained: there is nothing to see")
         self._optimisers = optimisers_of(optimizer)
-        self._updates = Updates(self._anatomy, self._optimisers)
+        self._judge = Judge(rules_of(thresholds), self.guard)
+        self._logs: list[Log] = [] if log is None else [log_to(log)]
+        trained = next((p for p in model.parameters() if p.requires_grad), None)
+        if trained is None:
+            raise ConfigError("the model has no parameter that is trained: there is nothing to see")
+        self._rounds = Rounds(max_overhead, trained.device)
         self._clearing = Clearing(cleared_by(self._optimisers))
-        self._judge = Judge(rules_of(thresholds))
-        self._tape = Tape()
-        device = next(iter(self._anatomy.parameters.values())).device
-        self._rounds = Rounds(max_overhead, device)
+        self._tape = Tape(self.guard)
         #: where the probe is had from, once there is one
         self._find = probe
-        self._looking: Looking | None = None
-        if isinstance(probe, Probe) and not self._anatomy.is_sharded:
-            self._looking = Looking(self._anatomy, probe)
+        self._study()
         self._reference = reference
         #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
         self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
@@ -77,63 +76,65 @@ class Watch:
         self.told_elsewhere: set[str] = set()
         #: whether all between an update and `go_on` is no training
         self.stops_clock = False
-        self._logs: list[Log] = [] if log is None else [log_to(log)]
         self._capture: Capture | None = None
-        self._handles: list[Any] = []
+        self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
-        self._predicted: Predicted | None = None
+        #: the thread that trains, once it is known: no other may run the model
+        self._thread: int | None = None
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
         self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
 
+    def _study(self) -> None:
+        """Learn the parts of the model; again, once it has others."""
+        parts = self.guard("the parts of the model", study, self._model)
+        self._anatomy = parts or bare(self._model)
+        self._parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
+        self._updates = Updates(self._anatomy, self._optimisers)
+        self._predicted: Predicted | None = None
+        self._looking: Looking | None = None
+        if isinstance(self._find, Probe) and not self._anatomy.is_sharded:
+            self._looking = Looking(self._anatomy, self._find)
+
     # ---- attaching
 
     def __enter__(self) -> Self:
-        if self._find is None:
-            self._capture = Capture(self._model)
-        if self._optimisers:
-            first, last = self._optimisers[0], self._optimisers[-1]
-            self._handles = [
-                first.register_step_pre_hook(self._on_step(self._before)),
-                last.register_step_post_hook(self._on_step(self._after)),
-                *self._clearing.attach(),
-            ]
+        self.close()
+        self.guard("hooks", self._attach)
         self._rounds.clock.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        if self._capture is not None:
-            self._capture.close()
+    def _attach(self) -> None:
+        if self._find is None:
+            # loaded before hooks are made: then they are heard in what is compiled later, too
+            import_module("torch._dynamo")
+            self._capture = self._capture or Capture(self._model)
+            self._capture.attach(self._model, self._hooks)
+        if self._optimisers:
+            first, last = self._optimisers[0], self._optimisers[-1]
+            self._hooks.on(first.register_step_pre_hook, "updates", lambda *_: self._before())
+            self._hooks.on(last.register_step_post_hook, "updates", lambda *_: self._after())
+            self.guard("gradient.left", self._clearing.attach, self._hooks)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take all hooks off, and read what is on its way; closed twice is closed."""
+        self._hooks.remove()
         self.flush()
         self._rounds.clock.pause()
-
-    @staticmethod
-    def _on_step(call: Callable[[], None]) -> Callable[..., None]:
-        """What torch calls with an optimiser, its arguments and theirs: nothing of it is needed."""
-
-        def hook(*_: object) -> None:
-            call()
-
-        return hook
 
     # ---- what a loop may say
 
     def step(self, loss: Tensor | float | None = None) -> None:
         """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
         if loss is not None:
-            self._losses.add(loss)
+            self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
-            self._before()
-            self._after()
+            self.guard("updates", self._before)
+            self.guard("updates", self._after)
 
     def pause(self) -> None:
         """What follows is not training: an evaluation, a checkpoint."""
@@ -143,100 +144,82 @@ class Watch:
         """Training goes on."""
         self._rounds.clock.start()
 
+    @guarded("readings")
     def flush(self) -> None:
         """Read what is on its way, and wait for it."""
         self._losses.put(self._tape, self._capture)
         self._hear(self._tape.turn(self.updates))
         self._hear(self._tape.read())
 
-    # ---- what is known
-
-    @property
-    def signs(self) -> tuple[Sign, ...]:
-        """The latest of each sign."""
-        return tuple(self._judge.signs.values())
-
-    @property
-    def judge(self) -> Judge:
-        """Who finds the words; to be told what is measured elsewhere."""
-        return self._judge
-
-    @property
-    def seen(self) -> Seen:
-        """All that causes are found from."""
-        probe = None if self._looking is None else self._looking.probe
-        return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """What cannot be watched in this training, and why."""
-        return missing(
-            self._anatomy,
-            self._looking,
-            self._predicted,
-            self._updates if self._optimisers else None,
-            has_loss="loss.value" in self._judge.signs,
-        )
-
-    @property
-    def cost(self) -> Cost:
-        """What watching has cost so far."""
-        return self._rounds.cost
-
-    def summary(self) -> tuple[Row, ...]:
-        """The five rows, with a word each."""
-        return rows(self.signs)
-
-    def report(self) -> str:
-        """The five rows and the cost, as text."""
-        lines = [told(row) for row in self.summary()]
-        return "\n".join((*lines, self.cost.told(self._rounds.share)))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The windows that words depend on, as plain values, for a training that is resumed."""
-        return {"updates": self.updates, "judge": self._judge.state_dict()}
-
+    @guarded("earlier readings")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self.updates = int(state["updates"])
         self._rounds.go_on_after(self.updates)
-        self._judge.load_state_dict(state["judge"])
+        if "judge" in state:
+            self._judge.load_state_dict(state["judge"])
 
     # ---- an update
 
     def _before(self) -> None:
+        if "readings" in self.guard.off:
+            return  # nobody reads what would be measured
+        self._thread = get_ident()
         self._rounds.begin(self.updates + 1)
-        if self._optimisers:
-            rate = float(self._optimisers[0].param_groups[0]["lr"])
-            self._judge.rate(rate)
-            self._judge.record.rates.add(Point(self.updates + 1, rate))
+        self.guard("the learning rate", self._take_rate)
         if self._rounds.at("inside"):
             with self._rounds.look("inside"):
-                self._look_inside()
+                self.guard("the look inside", self._look_inside)
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
-                self._updates.before(self._tape)
-                self._clearing.put(self._tape)
-                if self._capture is not None:
-                    self._capture.put(self._tape)
+                self.guard("gradients", self._look_at_gradients)
+
+    def _take_rate(self) -> None:
+        rate = rate_of(self._optimisers)
+        if rate is not None:
+            self._judge.rate(rate)
+            self._judge.record.rates.add(Point(self.updates + 1, rate))
+
+    def _look_at_gradients(self) -> None:
+        self._keep_up()
+        self._updates.before(self._tape)
+        self._clearing.put(self._tape)
+        if self._capture is not None:
+            self.guard("batch.*", self._capture.put, self._tape)
 
     def _after(self) -> None:
         self.updates += 1
+        if "readings" in self.guard.off:
+            return
         self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
-                self._updates.after(self._tape)
+                self.guard("updates of weights", self._updates.after, self._tape)
         if self._rounds.at("inside") and self._predicted is not None and self._looking is not None:
             with self._rounds.look("inside"):
-                after = self._looking.glance()
-                if after is not None:
-                    self._predicted.moved_to(after, self._tape)
+                self.guard("update.kl_*", self._look_again, self._looking, self._predicted)
         self._losses.put(self._tape, self._capture)
-        self._hear(self._tape.turn(self.updates))
+        self.guard("readings", self._turn)
         if self.stops_clock:
             self._rounds.clock.pause()
 
+    def _turn(self) -> None:
+        self._hear(self._tape.turn(self.updates))
+
+    def _look_again(self, looking: Looking, before: Predicted) -> None:
+        after = looking.glance()
+        if after is not None:
+            before.moved_to(after, self._tape)
+
+    def _keep_up(self) -> None:
+        """Study the model anew if a part was replaced, or other weights are trained now."""
+        parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
+        if parts != self._parts:
+            self._study()
+
     def _look_inside(self) -> None:
+        self._predicted = None
+        self._keep_up()
         if self._looking is None and not self._found():
             return
         assert self._looking is not None
@@ -246,9 +229,8 @@ class Watch:
             return
         known = self._judge.guessing is not None or not self._judge.counts_tokens
         if not known and self._predicted.targets is not None:
-            classes = self._predicted.logits.shape[-1]
-            self._judge.guessing = float(torch.tensor(classes).double().log())
-        self._compare(self._predicted)
+            self._judge.guessing = math.log(self._predicted.logits.shape[-1])
+        self.guard("reference.*", self._compare, self._predicted)
 
     def _found(self) -> bool:
         """Whether there are rows to look through by now."""
@@ -259,8 +241,8 @@ class Watch:
         if probe is None:
             return False
         self._looking = Looking(self._anatomy, probe)
-        if capture is not None and capture.labels is not None and capture.labels.ndim == 2:
-            self._judge.baselines = baselines(capture.labels)
+        if capture is not None:
+            self._judge.baselines = capture.baselines() or self._judge.baselines
         return True
 
     def _compare(self, predicted: Predicted) -> None:
@@ -287,7 +269,4 @@ class Watch:
         if not any(column.id != "loss" for column, _ in readings):
             return
         self._rounds.doubt(self._judge.doubted, step)
-        for listener in self.listeners:
-            listener(step, self.signs)
-        for log in self._logs:
-            log(numbers(self.signs), step)
+        tell(self.guard, step, self.signs, self.listeners, self._logs)

@@ -19,6 +19,7 @@ from pellucid.diagnosis.causes import (
 )
 from pellucid.diagnosis.causes.course import Course
 from pellucid.diagnosis.causes.suspect import Cause, Suspect
+from pellucid.diagnosis.unseen import Asking
 
 CAUSES: tuple[Cause, ...] = (
     *architecture.CAUSES,
@@ -35,9 +36,10 @@ CAUSES: tuple[Cause, ...] = (
 )
 
 
-def suspects(course: Course) -> list[Suspect]:
-    """Every cause that fits the course."""
-    return [suspect for cause in CAUSES if (suspect := cause(course)) is not None]
+def suspects(course: Course, asking: Asking | None = None) -> list[Suspect]:
+    """Every cause that fits the course; one that raises does not lose the others."""
+    ask = asking or Asking()
+    return [suspect for cause in CAUSES if (suspect := ask(cause, course)) is not None]
 
 
 __all__ = ["CAUSES", "Cause", "Course", "Suspect", "suspects"]

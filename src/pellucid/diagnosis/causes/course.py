@@ -165,6 +165,12 @@ class Course:
     # ---- rates
 
     @property
+    def memory(self) -> float | None:
+        """How many updates Adam remembers the size of gradients for."""
+        betas = self.facts.betas
+        return None if betas is None else 1 / (1 - betas[1]) if betas[1] < 1 else math.inf
+
+    @property
     def rate(self) -> float | None:
         """The highest learning rate."""
         return self.facts.learning_rate or max((v for _, v in self.history.rates), default=None)

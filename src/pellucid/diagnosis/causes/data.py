@@ -5,6 +5,7 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from pellucid.diagnosis.causes.course import Course, clue
@@ -146,8 +147,9 @@ def jumps(course: Course) -> list[tuple[int, float]]:
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
     points, found = course.history.losses, list[tuple[int, float]]()
     for i in range(20, len(points)):
-        before = [v for _, v in points[max(0, i - window) : i]]
-        recent = before[-20:]
+        recent = [v for _, v in points[max(0, i - window) : i]][-20:]
+        if not all(map(math.isfinite, recent)):
+            continue  # of what is not finite, another cause
         spread = max(statistics.pstdev(recent), 1e-3)
         by = points[i][1] - statistics.fmean(recent)
         if by > k * spread:

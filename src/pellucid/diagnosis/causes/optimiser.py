@@ -196,8 +196,9 @@ def stale_memory(course: Course) -> Suspect | None:
 
 def _held_back(course: Course) -> Suspect | None:
     """A jump after which steps are small, for the memory of it does not go."""
-    betas, steps = course.facts.betas, course.of("update.effective_step", after=30)
-    if betas is None or 1 / (1 - betas[1]) < course.updates or (course.rose or 0) < 0.3:
+    betas, memory = course.facts.betas, course.memory
+    steps = course.of("update.effective_step", after=30)
+    if betas is None or memory is None or memory < course.updates or (course.rose or 0) < 0.3:
         return None
     for i, now in enumerate(steps[1:-2], start=1):
         later = statistics.median(read.value for read in steps[i + 1 : i + 4])
@@ -207,7 +208,7 @@ def _held_back(course: Course) -> Suspect | None:
                 likely=0.9,
                 what=f"The loss jumped about update {now.step}, and since then steps are "
                 f"{later / steps[i - 1].value:.2f} of what they were: beta2 = {betas[1]:g} "
-                f"remembers the jump for {1 / (1 - betas[1]):.0f} updates.",
+                f"remembers the jump for {memory:.0f} updates.",
                 clues=clue("OPT008", "update.effective_step", later)
                 + clue("OPT008", "beta2", betas[1]),
                 where="optimiser.betas",

@@ -94,9 +94,10 @@ def eps(course: Course) -> Suspect | None:
 def long_memory(course: Course) -> Suspect | None:
     """A memory of squares that is longer than the whole training."""
     betas, total = course.facts.betas, course.facts.total_steps
-    if betas is None or total is None or course.losses or 1 / (1 - betas[1]) < total:
+    memory = course.memory
+    if betas is None or memory is None or total is None or course.losses or memory < total:
         return None
-    what = f"beta2 = {betas[1]:g} remembers {1 / (1 - betas[1]):.0f} updates; there are {total}."
+    what = f"beta2 = {betas[1]:g} remembers {memory:.0f} updates; there are {total}."
     return _smell("OPT008", 0.3, what, "beta2", betas[1])
 
 

@@ -1,0 +1,158 @@
+"""The one door between a training and everything that looks at it.
+
+Comes in: the name of a part, and a call. Goes out: what the call gives. A call that raises is
+reported once, its part is switched off, and the training goes on. It does not know what is watched.
+
+What ends a program goes through: `KeyboardInterrupt`, `SystemExit`, and whatever a signal handler
+raises while a part happens to be at work.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import platform
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import torch
+
+from pellucid.version import __version__
+
+_log = logging.getLogger(__name__)
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Guard:
+    """Calls the parts of one watch, and switches off those that raise.
+
+    `report` is told the part and the error; by default it writes to the log. Errors of the kinds
+    in `through` are raised all the same.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str, Exception], None] | None = None,
+        *,
+        through: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._through = through
+        self._report = report or log_error
+        #: the parts that are switched off, each with the error in one line
+        self.off: dict[str, str] = {}
+
+    def __call__(
+        self,
+        part: str,
+        call: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result | None:
+        """What the call gives; None if it raises, and from then on without a call."""
+        if part in self.off:
+            return None
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            if isinstance(error, self._through) or _comes_from_a_signal(error):
+                raise
+            self._switch_off(part, error)
+            return None
+
+    def _switch_off(self, part: str, error: Exception) -> None:
+        self.off[part] = type(error).__name__
+        try:
+            self.off[part] = error_line(error)
+            self._report(part, error)
+        except Exception:  # a full disk, or a logger that raises too: the training goes on
+            return
+
+
+class Guarded(Protocol):
+    """Whoever has a guard."""
+
+    @property
+    def guard(self) -> Guard:
+        """The guard of this watch."""
+        ...
+
+
+Owner = TypeVar("Owner", bound=Guarded)
+
+
+def guarded(
+    part: str,
+) -> Callable[
+    [Callable[Concatenate[Owner, Arguments], Result]],
+    Callable[Concatenate[Owner, Arguments], Result | None],
+]:
+    """A method that goes through the guard of its object, under the name of a part."""
+
+    def decorate(
+        method: Callable[Concatenate[Owner, Arguments], Result],
+    ) -> Callable[Concatenate[Owner, Arguments], Result | None]:
+        @functools.wraps(method)
+        def through(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
+            return self.guard(part, method, self, *args, **kwargs)
+
+        return through
+
+    return decorate
+
+
+def error_line(error: BaseException) -> str:
+    """An error in one line: its kind, the first line of its words, and where it was raised."""
+    words = next(iter(str(error).splitlines()), "")[:200]
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{frames[-1].filename}:{frames[-1].lineno}"] if frames else []
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
+    if ours and ours[-1] is not frames[-1]:
+        places.append(f"called from {ours[-1].filename}:{ours[-1].lineno}")
+    at = f" ({', '.join(places)})" if places else ""
+    return f"{type(error).__name__}{f': {words}' if words else ''}{at}"
+
+
+def log_error(part: str, error: Exception) -> None:
+    """Say in the log what is switched off, and write the traceback to a file."""
+    whole = "".join(traceback.format_exception(error))
+    try:
+        keep = f"The traceback is in {_write(part, whole)}"
+    except OSError:
+        keep = f"The traceback:\n{whole}"
+    _log.warning(
+        "pellucid no longer watches %s: %s. Your training goes on unchanged. If the error is not "
+        "in your own code, please report it with the traceback. %s",
+        part,
+        error_line(error),
+        keep,
+    )
+
+
+def _write(part: str, whole: str) -> str:
+    handle, name = tempfile.mkstemp(prefix="pellucid-watch-", suffix=".txt")
+    with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
+        versions = f"pellucid {__version__}, torch {torch.__version__}"
+        stream.write(f"{part}\n{versions}, Python {platform.python_version()}\n\n{whole}")
+    return name
+
+
+def _comes_from_a_signal(error: Exception) -> bool:
+    """Whether a signal handler raised it: whoever set that handler waits for it in the loop."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = {_code_of(handler) for handler in handlers if callable(handler)} - {None}
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code in codes for frame, _ in frames)
+
+
+def _code_of(handler: Any) -> Any:
+    if hasattr(handler, "__code__"):
+        return handler.__code__
+    return getattr(type(handler).__call__, "__code__", None)

@@ -1,0 +1,77 @@
+"""A call of a model as it was made: kept, cut to a few rows, and made again.
+
+Comes in: arguments. Goes out: copies of them, of all rows or of some. It does not know the model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+_PLAIN: tuple[Any, ...] = (
+    torch.dtype,
+    torch.device,
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    slice,
+    Enum,
+)
+
+
+class Uncuttable(Exception):  # noqa: N818  (a reason, and no error of anybody's)
+    """An argument that a few rows cannot be taken of, as a cache of keys and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of a call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def rows(self, batch: int, rows: int) -> Call:
+        """The same with `rows` rows, of whatever has `batch` of them.
+
+        Raises:
+            Uncuttable: an argument is neither a tensor, nor a plain value, nor a container of them.
+        """
+
+        def cut(tensor: Tensor) -> Tensor:
+            mine = tensor[:rows] if tensor.ndim and tensor.shape[0] == batch else tensor
+            return mine.detach().clone()
+
+        return Call(_mapped(self.args, cut), _mapped(self.kwargs, cut))
+
+    def copy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments that may be written to."""
+        return _mapped(self.args, Tensor.clone), _mapped(self.kwargs, Tensor.clone)
+
+
+def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, _PLAIN) or callable(value):
+        return value
+    if isinstance(value, Mapping):
+        table = cast("Mapping[Any, Any]", value)
+        made: Any = copy.copy(table)  # of its own kind
+        for key in table:
+            made[key] = _mapped(table[key], change)
+        return made
+    if isinstance(value, tuple | list):
+        items = cast("tuple[Any, ...]", value)
+        several = [_mapped(item, change) for item in items]
+        kind: Any = type(items)
+        return kind(*several) if hasattr(kind, "_fields") else kind(several)
+    raise Uncuttable(f"the model is called with a {type(value).__name__}: pass probe=Probe(...)")

@@ -1,0 +1,173 @@
+"""Hooks on modules, parameters and optimisers: each calls through a guard and changes nothing.
+
+Comes in: what to hook, and what to call. Goes out: hooks that are taken off all at once. They are
+no part of a copy of the module, nor of what is saved of it. They do not know what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, cast
+
+import torch
+from torch import nn
+
+from pellucid.training import Guard
+
+_thread = threading.local()
+_GETSTATE = "__getstate__"
+
+
+@contextmanager
+def unheard() -> Generator[None]:
+    """Within it, hooks that stay on a model hear nothing: pellucid itself runs the model."""
+    before = getattr(_thread, "unheard", False)
+    _thread.unheard = True
+    try:
+        yield
+    finally:
+        _thread.unheard = before
+
+
+class Hook:
+    """Calls what it was given, through a guard; whatever that gives, it gives None."""
+
+    def __init__(self, guard: Guard, part: str, call: Callable[..., object]) -> None:
+        self._guard = guard
+        self._part = part
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._guard(self._part, self._call, *args, **kwargs)
+
+    def __deepcopy__(self, memo: object) -> Callable[..., None]:
+        return _nothing
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _no_hook, ()
+
+
+class LastingHook(Hook):
+    """A hook that stays on while the training runs; a compiler lets it run as it is."""
+
+    def __init__(self, guard: Guard, part: str, call: Callable[..., object]) -> None:
+        super().__init__(guard, part, call)
+        # not loaded for this alone: where it was not, hooks that it meets later do nothing
+        self._is_known = "torch._dynamo" in sys.modules
+        self._through: Any = self._hear
+        if self._is_known:
+            self._through = cast("Any", torch.compiler).disable(self._hear)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        if self._is_known or not torch.compiler.is_compiling():
+            self._through(*args, **kwargs)
+
+    def _hear(self, *args: Any, **kwargs: Any) -> None:
+        if not getattr(_thread, "unheard", False):
+            self._guard(self._part, self._call, *args, **kwargs)
+
+
+class Hooks:
+    """The hooks of one purpose. As a context, all are off afterwards, whatever happened."""
+
+    def __init__(self, guard: Guard, kind: type[Hook] = Hook) -> None:
+        self._guard = guard
+        self._kind = kind
+        self._handles: list[Any] = []
+
+    def before(
+        self, module: nn.Module, part: str, call: Callable[..., object], *, named: bool = False
+    ) -> None:
+        """Call it with the module and its arguments, `named` ones too, before each forward pass."""
+        hook = self._hook(module, part, call)
+        self.add(module.register_forward_pre_hook(hook, with_kwargs=named))
+
+    def after(
+        self, module: nn.Module, part: str, call: Callable[..., object], *, named: bool = False
+    ) -> None:
+        """Call it with the module, its arguments and its output, after each forward pass."""
+        hook = self._hook(module, part, call)
+        self.add(module.register_forward_hook(hook, with_kwargs=named))
+
+    def on(self, register: Callable[[Any], Any], part: str, call: Callable[..., object]) -> None:
+        """Call it where `register` (of a parameter or an optimiser) registers it."""
+        self.add(register(self._kind(self._guard, part, call)))
+
+    def add(self, handle: Any) -> None:
+        """Take one more handle to be removed with the others."""
+        self._handles.append(handle)
+
+    def remove(self) -> None:
+        """Take all hooks off."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _hook(self, module: nn.Module, part: str, call: Callable[..., object]) -> Hook:
+        if issubclass(self._kind, LastingHook):
+            self.add(_LeftOut(module))
+        return self._kind(self._guard, part, call)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+class _LeftOut:
+    """Leaves lasting hooks out of what `torch.save`, `pickle` and `copy` take of a module.
+
+    They all ask the module for its state: while hooks are on, a function of its own answers.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._own = vars(module)
+        self._own.setdefault(_GETSTATE, _StateWithoutHooks(module))
+
+    def remove(self) -> None:
+        is_last = next(_lasting(self._own), None) is None
+        if is_last and isinstance(self._own.get(_GETSTATE), _StateWithoutHooks):
+            del self._own[_GETSTATE]
+
+
+class _StateWithoutHooks:
+    """The state of a module as its class gives it, without lasting hooks."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __call__(self) -> Any:
+        state: Any = cast("Any", type(self._module)).__getstate__(self._module)
+        if not isinstance(state, dict):
+            return state
+        own = dict(cast("dict[str, Any]", state))
+        own.pop(_GETSTATE, None)
+        lasting = set(_lasting(own))
+        for name, value in own.items():
+            if name.endswith(("_hooks", "_hooks_with_kwargs")) and isinstance(value, dict):
+                hooks = cast("dict[int, Any]", value)
+                own[name] = type(hooks)((key, hooks[key]) for key in hooks if key not in lasting)
+        return own
+
+
+def _lasting(state: dict[str, Any]) -> Iterator[int]:
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        hooks: dict[int, Any] = state.get(name) or {}
+        yield from (key for key, hook in hooks.items() if isinstance(hook, LastingHook))
+
+
+def _no_hook() -> Callable[..., None]:
+    return _nothing
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """What is left of a hook in a copy."""

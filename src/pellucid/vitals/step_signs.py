@@ -1,0 +1,112 @@
+"""What one step of an optimiser did to a matrix, measured on samples of it.
+
+Comes in: samples of a matrix before a step, of its gradient, of its move. Goes out: the numbers of
+the signs about steps. It does not know the model, nor which steps are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.vitals.anatomy import local
+
+#: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
+_SAMPLE = 2**14
+#: Kinds of weights that an update can be too small for.
+_NARROW = (torch.bfloat16, torch.float16)
+#: Stands for a number that a matrix does not have.
+NONE = -1.0
+
+
+def sample(tensor: Tensor) -> Tensor:
+    """At most `_SAMPLE` numbers of a tensor, evenly spread: a view where it can be one.
+
+    Of a sharded one, of the part that is here: a process that looked at more would wait for others.
+    """
+    flat = local(tensor.detach()).reshape(-1)
+    # an odd stride, so that the columns of a matrix as wide as a power of two all have their turn
+    stride = -(-flat.numel() // _SAMPLE) | 1
+    return flat[::stride]
+
+
+def rms(x: Tensor) -> Tensor:
+    """sqrt(mean(x^2))."""
+    return x.square().mean().sqrt()
+
+
+def number_in(group: dict[str, Any], name: str) -> float | None:
+    """A group's number of that name; None where it is no single number, as Adafactor's eps."""
+    value: Any = group.get(name)
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return float(value)
+    return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step did to a matrix: samples of it before, of its gradient, of its move."""
+
+    parameter: nn.Parameter
+    old: Tensor
+    gradient: Tensor
+    moved: Tensor
+    optimiser: torch.optim.Optimizer | None
+    group: dict[str, Any]
+
+
+def is_adaptive(group: dict[str, Any]) -> bool:
+    return "betas" in group and number_in(group, "eps") is not None
+
+
+def _effective_step(step: Step) -> Tensor | None:
+    """RMS of the update over its learning rate, weight decay left out."""
+    rate = number_in(step.group, "lr")
+    if rate is None or step.optimiser is None or not is_adaptive(step.group):
+        return None
+    shrunk = rate * _decoupled_decay(step.optimiser, step.group) * step.old.float()
+    size = rms(step.moved + shrunk) / rate if rate else torch.full_like(rms(step.moved), torch.nan)
+    # without a gradient there is no step: that is no fault of the optimiser's
+    return torch.where(step.gradient.any(), size, NONE)
+
+
+def _lost(step: Step) -> Tensor | None:
+    if step.parameter.dtype not in _NARROW:
+        return None
+    return ((step.moved == 0) & (step.gradient != 0)).double().mean()
+
+
+def _decoupled_decay(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> float:
+    decoupled = "AdamW" in type(optimiser).__name__ or group.get("decoupled_weight_decay")
+    return (number_in(group, "weight_decay") or 0.0) if decoupled else 0.0
+
+
+def _rms_t(step: Step) -> Tensor | None:
+    """sqrt(mean(g^2 / max(v, eps^2))): how much larger gradients are than the optimiser expects.
+
+    Source:
+        Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language
+        models", algorithm 2 (StableAdamW).
+    """
+    if step.optimiser is None or not is_adaptive(step.group):
+        return None
+    state = cast("dict[str, Any]", step.optimiser.state.get(step.parameter, {}))
+    eps = number_in(step.group, "eps")
+    if "exp_avg_sq" not in state or "step" not in state or eps is None:
+        return None
+    correction = 1 - step.group["betas"][1] ** state["step"]
+    v = sample(state["exp_avg_sq"]).float() / (
+        correction.to(step.gradient) if isinstance(correction, Tensor) else correction
+    )
+    return (step.gradient.square() / v.clamp(min=eps**2)).mean().sqrt()
+
+
+OF_STEPS: dict[str, Callable[[Step], Tensor | None]] = {
+    "update.effective_step": _effective_step,
+    "gradient.rms_t": _rms_t,
+    "update.lost": _lost,
+}
