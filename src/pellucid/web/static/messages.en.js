@@ -91,7 +91,6 @@ export const messages = {
   "copy-address": "Copy the address {address}",
   "copied": "Copied: {address}",
   "not-copied": "The browser does not let this page copy. The address is {address}",
-  "more-terms": "… {n} more",
   "source": "computed in",
   "notes": "To know",
 
@@ -139,6 +138,7 @@ export const messages = {
   "off": "off",
   "cut-none": "Nothing is cut: all {n} tokens can be drawn.",
   "cut": "Cut away: {mass} of the mass. {n} tokens are left, and their shares are scaled up to 1.",
+  "cut-greedy": "Temperature 0 cuts nothing: it always takes the likeliest token.",
   "draw": "Draw one",
   "drawn": "The random number {u} falls on {token}.",
   "drawn-bins": "The random number {u} falls on a token beyond the first {n}.",
