@@ -144,7 +144,8 @@ def test_a_receipt_that_does_not_come_out_says_that_it_differs(opened: Open) -> 
         const { receipt } = await import('./receipt.js');
         const expression = { op: 'div', of: [{ value: 1 }, { value: 3 }] };
         const said = { title: 't', formula: 'f', expression, model: 0.334, tolerance: 1e-5,
-            address: 'x[0]', source: 's', dtype: 'bfloat16', spelled: '1 / 3', digits: 4, places: -6 };
+            address: 'x[0]', source: 's', dtype: 'bfloat16',
+            spelled: '1 / 3', digits: 4, places: -6 };
         const card = receipt(said);
         return [card.className, card.querySelector('.verdict').textContent];
     }""")

@@ -145,7 +145,7 @@ export const messages = {
   "came": "What came: {token}, with {p}, rank {rank}.",
   "entropy": "Entropy {bits} bits of {most}.",
   "ladder": "Logit lens",
-  "ladder-hint": "What the model would say if it ended after each layer; the final norm is applied.",
+  "ladder-hint": "What the model would say if it ended after each layer.",
   "ladder-start": "embedded",
   "ladder-after": "after L{n}",
   "ladder-says": "says",
