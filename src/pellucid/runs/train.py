@@ -18,6 +18,7 @@ from pellucid.runs.build import build_job, build_model, resolve, with_classes, w
 from pellucid.runs.choose import Length, choose
 from pellucid.runs.data import Ready, ready_data
 from pellucid.runs.facts import facts_of
+from pellucid.runs.sentence import with_sentence
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
@@ -164,6 +165,7 @@ def _prepare(
     with _given_up_on_error(folder):
         folder.begin()
         data = ready.fill(folder.text)
+        run = with_sentence(run, data, ready.tokenizer)
         ready.tokenizer.save(folder.tokenizer)
         if run.start is not None:
             say(f"taking the weights of {run.start}")
