@@ -72,7 +72,7 @@ def test_whoever_follows_a_refusal_is_not_refused_again(case: str) -> None:
 
 
 def test_a_decoder_without_an_encoder_can_be_had_from_a_pair() -> None:
-    with pytest.raises(PellucidError, match="--set model.decoder.cross_attention=none"):
+    with pytest.raises(PellucidError, match=r"--set model\.decoder\.cross_attention=none"):
         asked("t5-small", ("model.encoder=none",))
     followed = asked("t5-small", ("model.encoder=none", "model.decoder.cross_attention=none"))
     assert followed.model.encoder is None

@@ -18,13 +18,13 @@ from pellucid.runs.build import build_job, build_model, resolve, with_classes, w
 from pellucid.runs.choose import Length, choose
 from pellucid.runs.data import Ready, ready_data
 from pellucid.runs.facts import facts_of
-from pellucid.runs.sentence import with_sentence
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
+from pellucid.runs.sentence import with_sentence
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
 from pellucid.training import (

@@ -115,4 +115,11 @@ def equal_rewards(course: Course) -> Suspect | None:
     )
 
 
-CAUSES = (other_reference, shared_reference, far_from_reference, coin, unchanged_answers, equal_rewards)
+CAUSES = (
+    other_reference,
+    shared_reference,
+    far_from_reference,
+    coin,
+    unchanged_answers,
+    equal_rewards,
+)
