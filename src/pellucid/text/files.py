@@ -168,8 +168,8 @@ def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bo
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
         raise TextError(
             f"the folder {folder} holds no {kind} among its {len(files):,} files: files ending in "
-            f"{', '.join(endings)} are read from a folder, but for hidden folders in it{hint}; name "
-            "a file by itself to read it whatever its ending"
+            f"{', '.join(endings)} are read from a folder, but for hidden folders in it{hint}; "
+            "name a file by itself to read it whatever its ending"
         )
     tally.other_files += len(files) - len(found)
     return found
