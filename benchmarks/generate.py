@@ -6,7 +6,8 @@ One shape, one prompt; each contestant in a process of its own, at work one at a
 whose order alternates. What counts are the tokens after the first: reading the prompt and what a
 call costs by itself are left out. Peers: Hugging Face's `generate` in float32 and bf16, with a
 cache that grows and one of fixed size; nanoGPT, which has no cache; litgpt, x-transformers, and
-llama.cpp where it is installed, in f32, bf16 and q8_0.
+llama.cpp where it is installed or a checkout is named, by its C API in a loop of C
+(llama_loop.c), in f32, bf16 and q8_0.
 
 Parity comes first: in float32 nanoGPT, Hugging Face and pellucid with the same weights write the
 same tokens, and so does pellucid with and without compiled code at each precision, or nothing is
@@ -29,6 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.llama_cpp import built, place_of
 from benchmarks.machine import commit, header, versions, write
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
 from benchmarks.train import weights_contestant
@@ -37,6 +39,8 @@ from benchmarks.workers import Contestant, Turn, in_turns, say, started
 
 HERE = Path(__file__).parent
 PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
+#: llama.cpp's name in the results; older ones have it as "llama.cpp", called from Python.
+FROM_C = "llama.cpp from C"
 #: Bytes of a weight, the scales of blocks among them.
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + 4 / 256, "q8_0": 34 / 32}
 
@@ -52,6 +56,9 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=6, help="rounds of turns that count")
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT; left out without")
+    parser.add_argument(
+        "--llama-cpp", type=Path, help="a built checkout of llama.cpp; else llama-cpp-python's"
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", nargs="+", help="contestants whose names contain one of these")
     parser.add_argument("--out", type=Path, default=HERE / "results")
@@ -66,6 +73,8 @@ def main() -> None:
     found["versions"] = versions(packages)
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
+    if arguments.llama_cpp is not None:
+        found["versions"]["llama.cpp"] = commit(arguments.llama_cpp)
     shape = replace(as_asked(arguments.shape, arguments), batch=1)
     shape = replace(shape, length=max(shape.length, arguments.prompt + arguments.new_tokens + 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -100,12 +109,15 @@ def contestants(
     enter("x-transformers", f"{PEERS}:x_transformers", "float32", shared=False, **peer)
     if not on_cpu:
         say("llama.cpp is left out, and so are 8 bits: they are compared on a CPU")
-    elif importlib.util.find_spec("llama_cpp") is None:
-        say("llama.cpp is left out: llama-cpp-python is not installed")
+    elif isinstance(place := place_of(arguments.llama_cpp), str):
+        say(f"llama.cpp is left out: {place}")
+    elif importlib.util.find_spec("gguf") is None:
+        say("llama.cpp is left out: gguf, which writes its files, is not installed")
     else:
+        program = str(built(place, Path(folder)))
         for precision in ("float32", "bfloat16", "q8_0"):
-            peer = {"shape": as_json(shape), "precision": precision}
-            enter("llama.cpp", f"{PEERS}:llama_cpp", precision, **peer)
+            peer = {"shape": as_json(shape), "precision": precision, "program": program}
+            enter(FROM_C, f"{PEERS}:llama_cpp", precision, **peer)
     for precision in ("float32", "bfloat16", *(["int8"] if on_cpu else [])):
         own = {"weights": precision, "device": arguments.device}
         for name, native in (("pellucid without compiled code", False), ("pellucid", True)):
@@ -249,6 +261,7 @@ def table(found: Mapping[str, Any]) -> str:
             by = ours["faster_than"][name]
             ratio = f"{by['wall']:.2f} ({by['processor']:.2f})"
         same = found["same_first_tokens"].get(name, "")
+        name = name.replace("llama.cpp,", "llama.cpp through its Python binding,")
         lines.append(
             f"| {name} | {row['tokens_per_second']:.1f} | {row['share_of_bandwidth']:.0%} | "
             f"{row['processor_seconds'] * 1e3:.2f} | {ratio} | {same} |"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks import llama_cpp as llama_loop
 from benchmarks.generate_pellucid import Writes
 from benchmarks.peers import litgpt_model, nanogpt_model, x_transformers_model
 from benchmarks.shapes import Shape
@@ -115,29 +116,15 @@ def x_transformers(
     return Writes(write, prompt)
 
 
-def llama_cpp(*, folder: str, prompt: list[int], shape: dict[str, Any], precision: str) -> Writes:
-    """Its own evaluation and greedy choice through llama-cpp-python, from a GGUF of the weights."""
-    from llama_cpp import Llama  # pyright: ignore[reportMissingImports]
-
+def llama_cpp(
+    *, folder: str, prompt: list[int], shape: dict[str, Any], precision: str, program: str
+) -> Writes:
+    """Its C API in a loop of C, from a GGUF of the weights; greedy."""
     given = Shape(**shape)
     file = Path(folder) / f"{precision}.gguf"
     write_gguf(given, read(folder), file, precision)
     threads = int(os.environ["OMP_NUM_THREADS"])
-    model = Llama(
-        str(file), n_ctx=given.length, n_threads=threads, n_threads_batch=threads, verbose=False
-    )
-
-    def write(prompt: list[int], n: int) -> list[int]:
-        model.reset()
-        model.eval(prompt)
-        found: list[int] = []
-        while True:
-            found.append(model.sample(temp=0.0, repeat_penalty=1.0))
-            if len(found) == n:
-                return found
-            model.eval([found[-1]])
-
-    return Writes(write, prompt)
+    return Writes(llama_loop.writer(Path(program), file, given.length, threads), prompt)
 
 
 #: From GGUF's names of a block's parts to Hugging Face's.

@@ -10,6 +10,26 @@ BEFORE = """# How often is the diagnosis right?
 them, and asks `pellucid.diagnosis` about each, once, as a user would: `check` before the first
 update, `watch` during training, `diagnose` afterwards. There is no healthy twin to compare with.
 
+## At the default settings
+
+What you get if you change nothing: `watch` may take 2% of the training's time, so that it looks
+rarely. Two sets of Hugging Face loops, healthy and with faults, were made and run by others:
+
+| | first set | second set |
+|---|---|---|
+| harmed loops detected | 83% (38 of 46) | 84% (57 of 68) |
+| first cause right | 76% | 71% |
+| false alarms | 2 of 30 | 1 of 44 |
+
+These loops are not part of this project, and we have not run them ourselves. To see the difference
+on your own loop, compare `watch(model, optimizer)` with `watch(model, optimizer,
+max_overhead=None)`, which looks at the full rate.
+
+## At the full rate
+
+Everything below was measured with looks at their full rate, on faults of our own: it shows what
+the rules can tell when they see enough, and not what the default budget sees.
+
 ```sh
 # records, reruns for repair, judges, writes this page; what is there is not made again
 python -m benchmarks.diagnosis evaluate --out DIR

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 
 def generate() -> Any:
@@ -67,3 +71,35 @@ def test_models_that_write_otherwise_are_not_compared() -> None:
 def test_agreement_counts_the_first_tokens_that_are_alike() -> None:
     ids = {"pellucid, float32": [1, 2, 3], "peer": [1, 2, 4], "own weights": [9, 9, 9]}
     assert generate().agreement(ids, {"peer"}) == {"peer": 2}
+
+
+def test_llama_cpp_is_left_out_in_words_where_it_is_not_built(tmp_path: Path) -> None:
+    place_of = importlib.import_module("benchmarks.llama_cpp").place_of
+    assert "there is no built libllama in" in place_of(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "libllama.so").touch()
+    assert "there is no llama.h in" in place_of(tmp_path)
+    for header in ("include/llama.h", "ggml/include/ggml.h"):
+        (tmp_path / header).parent.mkdir(parents=True)
+        (tmp_path / header).touch()
+    place = place_of(tmp_path)
+    assert place.library == tmp_path / "build" / "libllama.so"
+    assert place.headers == (tmp_path / "ggml" / "include", tmp_path / "include")
+
+
+def test_results_of_the_binding_are_not_taken_for_those_of_c() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert "| llama.cpp through its Python binding, float32 |" in text
+    assert "| llama.cpp, float32 |" not in text
+
+
+def test_every_ratio_of_the_readme_that_is_ours_stands_in_the_table_of_its_benchmark() -> None:
+    """Training's, with their ranges; those of others are told apart by their letter."""
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    ours = [line for line in readme.splitlines() if line.endswith("| A |")]
+    training = " ".join(line for line in ours if "writing" not in line)
+    told = re.findall(r"\d\.\d\d \(\d\.\d\d to \d\.\d\d", training.partition("writing")[0])
+    assert len(told) >= 8
+    missing = [each for each in told if f"{each};" not in page]
+    assert missing == ["2.99 (0.96 to 3.75"]  # of writing, whose table has no ranges

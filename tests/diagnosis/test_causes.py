@@ -254,6 +254,36 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
     "shared reference": ("REF002", but(signs={"reference.kl": (0.0, 0.0)})),
     "far from the reference": ("REF003", but(signs={"reference.kl": (0.0, 30.0)})),
     "a coin": ("PRF001", but(facts=DPO, losses=low(0.6931))),
+    "margins that rise, answers that stay": (
+        "PRF002",
+        but(
+            facts=DPO,
+            losses=tuple((n, 0.69 / n) for n in range(1, 201)),
+            gains=tuple((n, 0.08 * n) for n in range(1, 201)),
+            samples=((0, "Paris."), (100, "Paris."), (200, "Paris.")),
+        ),
+    ),
+    "rewards that rise, answers that stay": (
+        "PRF002",
+        but(
+            facts={"objective": "PolicyGradient"},
+            losses=low(0.1),
+            gains=tuple((n, 0.01 * n) for n in range(1, 201)),
+            samples=((0, "Paris."), (200, "Paris.")),
+        ),
+    ),
+    "a solved task": (
+        "FIT005",
+        but(
+            facts={"objective": "SupervisedFineTuning", "pretrained": True},
+            losses=tuple((n, 3 * 0.95**n + 0.01) for n in range(1, 201)),
+            signs={"predictions.certain": (0.1, 1.0), "predictions.error_norm": (0.9, 0.005)},
+        ),
+    ),
+    "a teacher that is met": (
+        "FIT005",
+        but(facts={"objective": "Distillation"}, signs={"teacher.kl": (2.0, 0.004)}),
+    ),
     "equal rewards": (
         "RLH001",
         but(facts={"objective": "PolicyGradient"}, grad_norms=low(0.0), losses=low(0.0)),
@@ -267,6 +297,18 @@ def test_cause_is_found_by_its_code_and_comes_first(name: str) -> None:
     findings = diagnose(history())
     assert findings, name
     assert findings[0].code == code, [(each.code, each.confidence) for each in findings]
+
+
+def test_answers_that_changed_are_no_cause_for_alarm() -> None:
+    rising = tuple((n, 0.08 * n) for n in range(1, 201))
+    changed = but(facts=DPO, gains=rising, samples=((0, "Paris."), (200, "Rome.")))
+    assert "PRF002" not in {each.code for each in diagnose(changed())}
+
+
+def test_what_is_solved_in_training_alone_was_learnt_by_heart() -> None:
+    history = but(losses=low(0.01), held_out=((100, 2.0), (200, 2.0)))
+    (finding,) = (each for each in diagnose(history()) if each.code == "FIT005")
+    assert finding.severity == "warn"
 
 
 def test_healthy_history_is_silent() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pellucid.errors import TextError
 from pellucid.text import Piped, Tally, documents_from, read_pieces
+from pellucid.text.files import files_in
 
 
 def written(folder: Path, name: str, content: bytes) -> str:
@@ -92,7 +93,7 @@ def test_path_that_does_not_exist_is_refused_with_what_may_be_passed(tmp_path: P
 
 
 def test_folder_is_searched_to_the_bottom_in_the_order_of_paths(tmp_path: Path) -> None:
-    for name in ("b.txt", "a/z.md", "a/deep/c.rst", "skipped.py", "a/skipped.csv"):
+    for name in ("b.txt", "a/z.md", "a/deep/c.rst", "skipped.png", "a/skipped.csv"):
         written(tmp_path, name, name.encode())
     texts = [document.text for document in documents_from([str(tmp_path)])]
     assert texts == ["a/deep/c.rst", "a/z.md", "b.txt"]
@@ -104,8 +105,32 @@ def test_folder_that_is_called_like_a_text_is_searched_and_not_read(tmp_path: Pa
 
 
 def test_folder_without_text_is_refused_with_the_endings_that_are_read(tmp_path: Path) -> None:
-    written(tmp_path, "a.py", b"code")
-    assert "holds no text: files ending in .txt, .md, .rst are read" in refusal(str(tmp_path))
+    written(tmp_path, "a.png", b"picture")
+    said = refusal(str(tmp_path))
+    assert "holds no text among its 1 files: files ending in .txt, .text, .md" in said
+
+
+def test_a_folder_of_source_code_is_text_and_what_is_no_text_is_counted(tmp_path: Path) -> None:
+    names = ("main.py", "lib/deep/part.rs", "page.html", "setup.cfg")
+    others = ("logo.png", "lib/x.so", ".venv/lib/theirs.py", ".git/hooks/sample.sh")
+    for name in (*names, *others):
+        written(tmp_path, name, name.encode())
+    tally = Tally()
+    assert {file.name for file in files_in([str(tmp_path)], None, tally)} == {
+        Path(name).name for name in names
+    }
+    assert tally.other_files == len(others)
+
+
+def test_scripts_beside_tables_are_not_read_where_a_field_is_chosen(tmp_path: Path) -> None:
+    written(tmp_path, "prepare.py", b"code")
+    written(tmp_path, "rows.jsonl", b'{"text": "one"}')
+    assert [d.text for d in documents_from([str(tmp_path)], "text")] == ["one"]
+
+
+def test_a_hidden_folder_that_is_named_itself_is_read(tmp_path: Path) -> None:
+    written(tmp_path, ".notes/one.txt", b"one")
+    assert [d.text for d in documents_from([str(tmp_path / ".notes")])] == ["one"]
 
 
 def test_file_named_by_itself_may_be_called_anything(tmp_path: Path) -> None:

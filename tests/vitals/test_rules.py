@@ -116,3 +116,29 @@ def test_a_part_that_the_model_never_goes_through_lacks_no_gradient() -> None:
         found.append({sign.id: sign.value for sign in w.signs}["gradient.missing"])
     assert found[0] == 0
     assert found[1] > 0
+
+
+def certain(loss: float) -> str:
+    judge = Judge(rules_of())
+    for step in range(1, 6):
+        judge.loss(step, loss)
+        judge.read(step, [(Column("predictions.certain", ("",)), [1.0])])
+    return judge.signs["predictions.certain"].word
+
+
+def test_a_task_that_is_solved_is_not_called_sick() -> None:
+    assert certain(0.01) == "watch"
+    assert certain(0.5) == "sick"  # certain, and wrong: no gradient is left to learn from
+
+
+def same(losses: list[float]) -> str:
+    judge = Judge(rules_of())
+    for step, loss in enumerate(losses, start=1):
+        judge.loss(step, loss)
+        judge.read(step, [(Column("reference.same", ("",)), [1.0])])
+    return judge.signs["reference.same"].word
+
+
+def test_preferences_that_are_met_without_a_change_of_answers_are_not_calm() -> None:
+    assert same([0.693] * 40) == "calm"  # nothing is learnt yet, and nothing has to change
+    assert same([0.693 * 0.9**step for step in range(40)]) == "watch"

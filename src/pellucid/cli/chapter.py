@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from pellucid.cli.moving import unrolled
-from pellucid.cli.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn, number
+from pellucid.cli.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn
 from pellucid.display.words import folded, visible
 from pellucid.explain.chapter import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.chapters import CHAPTERS
 from pellucid.explain.places import Chosen
-from pellucid.explain.spelling import spelled
+from pellucid.explain.spelling import line_of
 from pellucid.explain.tracing import Trace
 
 #: Maps that one screen holds.
@@ -80,11 +80,11 @@ def receipt_lines(receipt: Receipt) -> Iterator[str]:
     off = abs(receipt.recomputed - receipt.model)
     mark = "✓" if receipt.agrees else f"≠ differs ({receipt.dtype})"
     yield from _folded(f"{mark} {receipt.title}", 2)
-    put_in = spelled(receipt.expression)
-    yield from _folded(f"{receipt.formula} = {put_in} = {number(receipt.recomputed)}", 6, 4)
+    line = line_of(receipt)
+    yield from _folded(f"{receipt.formula} = {line.operands} = {line.result}", 6, 4)
     apart = f"{off:.0e} apart" if off else "the same"
-    allowed = f"{receipt.tolerance:.0e} allowed in {receipt.dtype}"
-    yield from _folded(f"the model has {number(receipt.model)}: {apart}, {allowed}", 6, 4)
+    allowed = f"{receipt.allowed:.0e} allowed in {receipt.dtype}"
+    yield from _folded(f"the model has {line.model}: {apart}, {allowed}", 6, 4)
     name, bracket, index = receipt.address.partition("[")
     yield from _folded(f'trace["{name}"]{bracket}{index}   {receipt.source}', 6, 4)
 

@@ -169,7 +169,7 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
 
 def _word(text: str) -> str:
     """The text as one word of a command, where it is short enough to be typed; else TEXT."""
-    return shlex.quote(text) if text == line(text) else "TEXT"
+    return shlex.quote(text) if text and text == line(text) else "TEXT"
 
 
 def _sample(run: Run, facts: dict[str, Any]) -> list[str]:

@@ -69,7 +69,7 @@ class Stack:
         if cross is not None and (cross.qk_norm is not None or cross.window is not None):
             raise ConfigError(
                 "cross_attention must have neither qk_norm nor window: it looks at all of what "
-                "the encoder made, as it is; leave them out"
+                "the encoder made, as it is; set them to none"
             )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
@@ -212,13 +212,14 @@ class Transformer:
 
     def _check_cross_attention(self) -> None:
         if self.encoder is not None and self.encoder.cross_attention is not None:
-            raise ConfigError("encoder.cross_attention must be left out: only a decoder looks at")
+            raise ConfigError("encoder.cross_attention must be none: only a decoder looks at")
         if self.decoder is None:
             return
         crossed = self.decoder.cross_attention is not None
         if crossed and self.encoder is None:
             raise ConfigError(
-                "decoder.cross_attention needs an encoder to look at: give one, or leave it out"
+                "decoder.cross_attention needs an encoder to look at: give one, or pass "
+                "--set model.decoder.cross_attention=none"
             )
         if self.encoder is not None and not crossed:
             raise ConfigError(

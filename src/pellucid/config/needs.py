@@ -130,12 +130,12 @@ def check_cut(growth: Growth | None, objective: Objective) -> None:
     if data_for(objective) != _TEXT:
         raise ConfigError(
             f"training.growth is {kind}, and rows of {name} are whole examples, in batches of "
-            "about one length: leave training.growth out, or learn from text"
+            "about one length: pass --set training.growth=none, or learn from text"
         )
     if isinstance(growth, GrowingLength) and isinstance(objective, SpanCorruption):
         raise ConfigError(
             "training.growth is GrowingLength, and what SpanCorruption has cut from a text is not "
-            "cut again: leave training.growth out, or take GrowingBatch"
+            "cut again: pass --set training.growth=none, or take GrowingBatch"
         )
 
 

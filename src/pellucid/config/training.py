@@ -231,10 +231,10 @@ class Training:
     `batch_size` counts sequences per update; `accumulation` is into how many equal parts they are
     cut to save memory. `clip_norm` bounds the gradient's norm (left out: no clipping). Intervals
     are in steps. `keep_checkpoints` says how many of the newest stay besides the best one.
-    `sentence` is the fixed prompt whose continuation is shown as the model learns. With
-    `documents_apart` no token sees into another document of its row, and positions count from the
-    beginning of each; otherwise a row is text end to end. `growth` is of what begins small, where
-    anything does.
+    `sentence` is the fixed prompt whose continuation is shown as the model learns; an empty one is
+    replaced by a beginning from the held-out text when the run begins. With `documents_apart` no
+    token sees into another document of its row, and positions count from the beginning of each;
+    otherwise a row is text end to end. `growth` is of what begins small, where anything does.
     """
 
     budget: Budget

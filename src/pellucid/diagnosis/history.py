@@ -71,7 +71,8 @@ class History:
     """What was recorded of a training, and what probes found in its model.
 
     `stopped` is the update at which a value was not finite, and what and where that was. `config`
-    is there for pellucid's own runs: patches are laid over it.
+    is there for pellucid's own runs: patches are laid over it. `samples` are greedy answers to one
+    prompt, `gains` what the training is to raise: margins of preferences, or rewards.
     """
 
     name: str
@@ -84,3 +85,5 @@ class History:
     findings: tuple[Finding, ...] = ()
     stopped: tuple[int, str, str] | None = None
     config: config.Run | None = None
+    samples: tuple[tuple[int, str], ...] = ()
+    gains: Points = ()

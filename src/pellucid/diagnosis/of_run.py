@@ -17,7 +17,7 @@ from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history import Facts, History, Reading
 from pellucid.runs import existing_folder, read_events
 from pellucid.runs.load import read_config, read_plan
-from pellucid.training import Evaluated, Event, Logged, Started, StoppedNonFinite, Vitals
+from pellucid.training import Evaluated, Event, Logged, Sampled, Started, StoppedNonFinite, Vitals
 
 
 def history_of_run(path: str | Path, *, findings: Iterable[Finding] = ()) -> History:
@@ -59,7 +59,15 @@ def history_of_events(
         findings=tuple(findings),
         stopped=(stops[-1].step, stops[-1].what, stops[-1].where) if stops else None,
         config=run,
+        samples=tuple((e.step, e.continuation) for e in events if isinstance(e, Sampled)),
+        gains=tuple(point for event in logged for point in _gains(event)),
     )
+
+
+def _gains(event: Logged) -> list[tuple[int, float]]:
+    """Margins of preferences or rewards, where the objective has them."""
+    parts = dict(event.parts)
+    return _numbered(event.step, parts.get("margin", parts.get("reward", ())))
 
 
 def facts_of(run: config.Run, total: int | None) -> Facts:

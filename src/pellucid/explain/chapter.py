@@ -60,9 +60,15 @@ class Receipt:
         return value(self.expression)
 
     @property
+    def allowed(self) -> float:
+        """How far apart both may be: the tolerance, which is relative where the number is above
+        1."""
+        return self.tolerance * max(1.0, abs(self.model))
+
+    @property
     def agrees(self) -> bool:
-        """Whether both are equal within the tolerance: relative where the number is above 1."""
-        return abs(self.recomputed - self.model) <= self.tolerance * max(1.0, abs(self.model))
+        """Whether both are equal within what is allowed."""
+        return abs(self.recomputed - self.model) <= self.allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.norms import scale_of
 from pellucid.explain.receipts.making import at
 from pellucid.explain.receipts.sums import start_of
 from pellucid.explain.tracing import Trace
@@ -41,7 +42,7 @@ def why_no_contributions(trace: Trace) -> str | None:
         return "the head bends the states before it reads them, so their parts do not add up"
     norm = trace.passed(trace.side).stack.final_norm
     if not isinstance(norm, nn.Identity | LayerNorm | RMSNorm):
-        return f"the final norm ({type(norm).__name__}) looks at other tokens"
+        return f"{type(norm).__name__} is the final norm: {scale_of(norm)}"
     return why_not(trace, trace.side)
 
 

@@ -110,27 +110,21 @@ def value(expression: Expression) -> float:
             raise ValueError(f"{expression.name} does not take these arguments")
 
 
-def plain(expression: Expression, digits: int | None = None) -> dict[str, Any]:
+def plain(expression: Expression) -> dict[str, Any]:
     """The tree as JSON can hold it.
-
-    With `digits`, operands are rounded to so many: 9 tell any two float32 apart.
 
     A number is `{"value", "name", "at"}`, a vector `{"values", "name", "at"}`, an operator
     `{"op", "of"}`; empty names and addresses are left out.
     """
     match expression:
         case Apply(name, parts):
-            return {"op": name, "of": [plain(part, digits) for part in parts]}
+            return {"op": name, "of": [plain(part) for part in parts]}
         case Number():
-            found: dict[str, Any] = {"value": _rounded(expression.value, digits)}
+            found: dict[str, Any] = {"value": expression.value}
         case Vector():
-            found = {"values": [_rounded(x, digits) for x in expression.values]}
+            found = {"values": list(expression.values)}
     if expression.name:
         found["name"] = expression.name
     if expression.address:
         found["at"] = expression.address
     return found
-
-
-def _rounded(x: float, digits: int | None) -> float:
-    return x if digits is None else float(f"{x:.{digits}g}")

@@ -1,75 +1,178 @@
-"""A receipt's tree as a line of text, the operands put in.
+"""A receipt as a line of text: its operands put in, in as many digits as its result needs.
 
-Comes in: an expression. Goes out: text; of long sums the first terms, and how many more there are.
+Comes in: a receipt. Goes out: text that comes to what it says: whoever computes the operands as
+they are shown gets the result as it is shown. Of long sums the first terms are written, and the
+others as one number that says how many they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from pellucid.explain.expressions import Apply, Expression, Number, Vector
+from pellucid.explain.chapter import Receipt
+from pellucid.explain.expressions import Apply, Expression, Number, Vector, value
 
 #: How many terms of a sum are written.
 _TERMS = 2
+#: Digits of a result, at most, and of operands, at least and at most: 17 are all of a float64.
+_RESULT, _LEAST, _MOST = 6, 4, 17
 _SIGNS = {"add": " + ", "sub": " - ", "mul": " × ", "div": " / "}
 _BINDS = {"add": 1, "sub": 1, "sum": 1, "dot": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
+_MORE = " more"
 
 
-def spelled(expression: Expression) -> str:
-    """The tree with its numbers."""
-    return _spelled(expression)[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A receipt in text: its operands put in, what they come to, and the model's own number.
+
+    `digits` is how many an operand needs, `places` after which power of ten the result ends.
+    """
+
+    operands: str
+    result: str
+    model: str
+    digits: int
+    places: int
 
 
-def short(x: float) -> str:
-    """A number in four digits, without an exponent where it can be."""
-    return f"{x:.4g}"
+def line_of(receipt: Receipt) -> Line:
+    """The fewest digits at which the operands, as they are shown, come to the result as shown."""
+    exact, tree = receipt.recomputed, receipt.expression
+    places = _places(exact, receipt.allowed)
+    result = _to(exact, places)
+    digits = next(
+        (
+            digits
+            for digits in range(_LEAST, _MOST)
+            if _comes_to(rounded(tree, digits), result, places)
+            and _comes_to(_shown(tree, digits), result, places)
+        ),
+        _MOST,
+    )
+    return Line(
+        operands=spelled(tree, digits),
+        result=result,
+        model=_to(receipt.model, places),
+        digits=digits,
+        places=places,
+    )
 
 
-def _spelled(expression: Expression) -> tuple[str, int]:
+def spelled(expression: Expression, digits: int) -> str:
+    """The tree with its numbers, each in so many digits."""
+    return _spelled(_shown(expression, digits), digits)[0]
+
+
+def rounded(expression: Expression, digits: int) -> Expression:
+    """The tree with every operand rounded to so many digits."""
+
+    def near(x: float) -> float:
+        return float(f"{x:.{digits}g}")
+
+    match expression:
+        case Number():
+            return replace(expression, value=near(expression.value))
+        case Vector():
+            return replace(expression, values=tuple(map(near, expression.values)))
+        case Apply(name, parts):
+            return Apply(name, tuple(rounded(part, digits) for part in parts))
+
+
+def _places(x: float, allowed: float) -> int:
+    """The power of ten of the last digit shown: of six digits, none much finer than the allowed."""
+    if not math.isfinite(x):
+        return 0
+    finest = math.floor(math.log10(allowed)) - 2 if allowed else -400
+    return max(math.floor(math.log10(abs(x))) - _RESULT + 1, finest) if x else finest
+
+
+def _to(x: float, places: int) -> str:
+    """A number that ends at a power of ten."""
+    if not math.isfinite(x) or not x:
+        return f"{x:g}"
+    digits = math.floor(math.log10(abs(x))) - places + 1
+    return f"{x:.{digits}g}" if digits > 0 else "0"
+
+
+def _comes_to(tree: Expression, result: str, places: int) -> bool:
+    try:
+        return _to(value(tree), places) == result
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return False  # a rounded operand left the formula's range
+
+
+def _shown(expression: Expression, digits: int) -> Expression:
+    """The tree as it is written: operands rounded, the later terms of long sums as one number."""
+    return rounded(_shortened(expression), digits)
+
+
+def _shortened(expression: Expression) -> Expression:
+    match expression:
+        case Apply("dot", (Vector(left), Vector(right))) if len(left) > _TERMS + 1:
+            first = Apply("dot", (Vector(left[:_TERMS]), Vector(right[:_TERMS])))
+            behind = zip(left[_TERMS:], right[_TERMS:], strict=True)
+            others = math.fsum(a * b for a, b in behind)
+            return Apply("sum", (first, _others(others, len(left) - _TERMS)))
+        case Apply("sum" | "max" | "min" as name, (Vector(row),)):
+            return _shortened(Apply(name, tuple(map(Number, row))))
+        case Apply("sum" | "max" | "min" as name, parts) if len(parts) > _TERMS + 1:
+            behind = parts[_TERMS:]
+            others = value(Apply(name, behind))
+            first = tuple(map(_shortened, parts[:_TERMS]))
+            return Apply(name, (*first, _others(others, sum(map(_count, behind)))))
+        case Apply(name, parts):
+            return Apply(name, tuple(map(_shortened, parts)))
+        case _:
+            return expression
+
+
+def _others(x: float, count: int) -> Number:
+    return Number(x, f"{count:,}{_MORE}")
+
+
+def _count(part: Expression) -> int:
+    """How many terms a part stands for."""
+    if isinstance(part, Number) and part.name.endswith(_MORE):
+        return int(part.name.removesuffix(_MORE).replace(",", ""))
+    return 1
+
+
+def _spelled(expression: Expression, digits: int) -> tuple[str, int]:
     """The text, and how tightly it binds: what binds less needs brackets within what binds more."""
+
+    def within(part: Expression, binds: int) -> str:
+        text, own = _spelled(part, digits)
+        return text if own >= binds else f"({text})"
+
     match expression:
         case Number(number, name):
             # what sums up others is named, so that nobody takes it for one term
-            text = f"{short(number)} ({name})" if name.endswith(" more") else short(number)
-            return text, 5 if number >= 0 else 3
+            written = f"{number:.{digits}g}"
+            text = f"{written} ({name})" if name.endswith(_MORE) else written
+            return text, 3 if written.startswith("-") else 5
         case Vector():
-            return _listed([short(number) for number in expression.values], ", "), 5
+            raise ValueError("a vector is written within sum, max, min or dot")
         case Apply("dot", (Vector(left), Vector(right))):
-            terms = [f"{short(a)}·{short(b)}" for a, b in zip(left, right, strict=True)]
-            return _listed(terms, " + "), 1
-        case Apply("sum" | "max" | "min" as name, (Vector(row),)):
-            return _many(name, [short(number) for number in row])
-        case Apply("sum" | "max" | "min" as name, parts):
-            return _many(name, [_within(part, 2) for part in parts])
+            pairs = zip(left, right, strict=True)
+            terms = [f"{a:.{digits}g}·{b:.{digits}g}" for a, b in pairs]
+            return " + ".join(terms), 1
+        case Apply("sum", parts):
+            terms = [within(part, 1) for part in parts]
+            return " + ".join(terms), 1
         case Apply("add" | "sub" | "mul" | "div" as name, (left, right)):
             binds = _BINDS[name]
-            tighter = binds + (name in ("sub", "div"))
-            second = _within(right, tighter)
+            second = within(right, binds + (name in ("sub", "div")))
             second = f"({second})" if second.startswith("-") else second
-            return f"{_within(left, binds)}{_SIGNS[name]}{second}", binds
+            return f"{within(left, binds)}{_SIGNS[name]}{second}", binds
         case Apply("pow", (left, right)):
-            return f"{_within(left, 5)}^{_within(right, 5)}", 4
+            return f"{within(left, 5)}^{within(right, 5)}", 4
         case Apply("neg", (part,)):
-            return f"-{_within(part, 3)}", 3
+            return f"-{within(part, 3)}", 3
         case Apply(name, parts):
-            inner = ", ".join(_spelled(part)[0] for part in parts)
-            return f"{'√' if name == 'sqrt' else name}({inner})", 5
+            return _called(name, [within(part, 0) for part in parts]), 5
 
 
-def _many(name: str, terms: Sequence[str]) -> tuple[str, int]:
-    if name == "sum":
-        return _listed(terms, " + "), 1 if len(terms) > 1 else 3
-    return f"{name}({_listed(terms, ', ')})", 5
-
-
-def _within(expression: Expression, binds: int) -> str:
-    text, own = _spelled(expression)
-    return text if own >= binds else f"({text})"
-
-
-def _listed(terms: Sequence[str], between: str) -> str:
-    if len(terms) <= _TERMS + 1:
-        return between.join(terms)
-    last = [terms[-1]] if terms[-1].endswith(" more)") else []
-    rest = len(terms) - _TERMS - len(last)
-    return between.join([*terms[:_TERMS], f"… {rest} more", *last])
+def _called(name: str, inner: Sequence[str]) -> str:
+    return f"{'√' if name == 'sqrt' else name}({', '.join(inner)})"

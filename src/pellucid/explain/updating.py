@@ -199,7 +199,7 @@ def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dic
 
 
 def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tensor:
-    """What Muon moves along: the look-ahead, its singular values brought near one."""
+    """What Muon moves along: the look-ahead, its singular values pushed towards one."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
@@ -212,6 +212,29 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tens
 def divisor(trace: Trace, how: Settings) -> float:
     """What a gradient is divided by: clipping by the norm of all of them."""
     return 1.0 if how.clip_norm is None else max(1.0, trace.backward().norm / how.clip_norm)
+
+
+def left_out(trace: Trace) -> list[str]:
+    """What the run is trained on beside, or in the place of, the loss of the sentence: in words."""
+    if trace.run is None or is_published(trace.run.folder):
+        return []
+    goal = trace.run.config.objective
+    notes: list[str] = []
+    if not isinstance(goal, config.NextToken):
+        notes.append(
+            f"this run is trained by {type(goal).__name__}; the loss here is the mean surprisal of "
+            "the sentence, and so its gradients and this step are not those of its training"
+        )
+    extra = [
+        name.replace("_", " ")
+        for name in ("label_smoothing", "z_loss", "entropy_bonus")
+        if getattr(goal, name, 0.0)
+    ]
+    extra += ["penalties"] if trace.run.config.penalties else []
+    extra += ["dropout"] if any(s.dropout for s in trace.run.config.model.stacks) else []
+    if extra:
+        notes.append(f"left out of this step, and part of the run's training: {', '.join(extra)}")
+    return notes
 
 
 def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace:

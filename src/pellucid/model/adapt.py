@@ -37,8 +37,8 @@ def train_last_layers(model: Transformer, count: int) -> None:
     blocks = model.stack.blocks
     if count > len(blocks):
         raise ConfigError(
-            f"trained.count is {count}, but the top stack has {len(blocks)} blocks: leave "
-            "`trained` out to train all weights"
+            f"trained.count is {count}, but the top stack has {len(blocks)} blocks: pass "
+            "--set trained=none to train all weights"
         )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -82,8 +82,8 @@ def add_lora(
         if parametrize.is_parametrized(layer):
             raise ConfigError(
                 f"trained.targets names {name}, whose matrix is computed from others (weight norm "
-                "or spectral norm): no update can stand beside it; leave `reparametrisation` out, "
-                "or train all weights"
+                "or spectral norm): no update can stand beside it; set the stack's "
+                "`reparametrisation` to none, or train all weights with --set trained=none"
             )
     for parameter in model.parameters():
         parameter.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Muon: momentum whose every singular value is brought near one, for hidden matrices.
+"""Muon: momentum whose singular values are pushed towards one, for hidden matrices.
 
 Comes in: matrices with gradients. Goes out: updated matrices. It does not know which layer a matrix
 belongs to. Matrices of one shape are orthogonalised together, in one batch of products.
@@ -61,7 +61,7 @@ class Muon(Optimizer):
             grads = grads / self.grad_scale
         momentum = torch.stack(buffers) * mu + grads
         ahead = grads + mu * momentum
-        # bf16 is enough: singular values are only brought near one, not resolved
+        # bf16 is enough: singular values are only pushed towards one, not resolved
         narrow = ahead.bfloat16() if ahead.dtype == torch.float32 else ahead
         update: Tensor = newton_schulz(narrow, steps=self.newton_schulz_steps).to(ahead.dtype)
         rows, columns = matrices[0].shape

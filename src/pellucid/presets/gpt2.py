@@ -83,7 +83,7 @@ def _gpt2(*, n_layers: int, n_heads: int, d_model: int, learning_rate: float) ->
             evaluate_tokens=1_000_000,
             checkpoint_every=1000,
             keep_checkpoints=3,
-            sentence="Return the number of",
+            sentence="",
         ),
     )
 

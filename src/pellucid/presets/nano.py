@@ -83,6 +83,6 @@ NANO = Run(
         evaluate_tokens=200_000,
         checkpoint_every=100,
         keep_checkpoints=2,
-        sentence="This module provides",
+        sentence="",
     ),
 )

@@ -42,7 +42,7 @@ def with_vocabulary(run: config.Run, tokenizer: Tokenizer) -> config.Run:
     if rows < tokenizer.vocab_size:
         raise ConfigError(
             f"model.vocab_size is {rows:,}, but the tokenizer has {tokenizer.vocab_size:,} "
-            "tokens: leave model.vocab_size out to take the tokenizer's"
+            "tokens: pass --set model.vocab_size=none to take the tokenizer's"
         )
     return run
 

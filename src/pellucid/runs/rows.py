@@ -192,8 +192,8 @@ def _check_labels(objective: config.Objective, form: Labelled) -> None:
         )
     if objective.multi_label and not form.classes.multi:
         raise ConfigError(
-            "objective.multi_label is true, and each row has one label: leave it out, or say what "
-            "parts them, such as --columns separator=;"
+            "objective.multi_label is true, and each row has one label: pass --set "
+            "objective.multi_label=false, or say what parts them, such as --columns separator=;"
         )
 
 

@@ -25,6 +25,7 @@ from pellucid.runs.pace import Say
 from pellucid.runs.plan import find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.seal import as_texts
+from pellucid.runs.sentence import with_sentence
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
 from pellucid.training import (
@@ -186,6 +187,7 @@ def _prepare(
     with _given_up_on_error(folder):
         folder.begin()
         data = ready.fill(folder.text)
+        run = with_sentence(run, data, ready.tokenizer)
         ready.tokenizer.save(folder.tokenizer)
         if run.start is not None:
             say(f"taking the weights of {run.start}")

@@ -15,12 +15,11 @@ from typing import BinaryIO
 
 from pellucid.errors import TextError
 from pellucid.text.documents import Document, Piece, Tally, whole
+from pellucid.text.endings import PROSE, SUFFIXES
 from pellucid.text.plain import plain_text
 from pellucid.text.rows import TABLES, Rows, json_lines
 from pellucid.text.streams import COMPRESSED, PIPED, Piped, inner_name, opened
 
-#: What is read when a folder is named; a file named by itself may be called anything.
-SUFFIXES = (".txt", ".md", ".rst")
 #: With a field, these too; not .json, which is as often a description that lies beside the data.
 _SEARCHED = tuple(ending for ending in TABLES if ending != ".json")
 
@@ -154,18 +153,28 @@ def _files(path: str, field: str | None, tally: Tally, *, only_tables: bool = Fa
 
 
 def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bool) -> list[Path]:
-    endings = SUFFIXES if field is None else (*SUFFIXES, *_SEARCHED)
+    endings = SUFFIXES if field is None else (*PROSE, *_SEARCHED)
     endings = _SEARCHED if only_tables else endings
     places = (Path(root) / name for root, _, names in os.walk(folder) for name in names)
     files = sorted(file for file in places if not file.is_dir())
-    found = [f for f in files if Path(inner_name(f.name)).suffix.lower() in endings]
+    found = [
+        f
+        for f in files
+        if Path(inner_name(f.name)).suffix.lower() in endings and not _is_hidden(f, folder)
+    ]
     if not found:
         tables = sum(Path(inner_name(f.name)).suffix.lower() in _SEARCHED for f in files)
         kind = "table" if only_tables else "text"
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
         raise TextError(
-            f"the folder {folder} holds no {kind}: files ending in {', '.join(endings)} are read "
-            f"from a folder{hint}; name a file by itself to read it whatever its ending"
+            f"the folder {folder} holds no {kind} among its {len(files):,} files: files ending in "
+            f"{', '.join(endings)} are read from a folder, but for hidden folders in it{hint}; "
+            "name a file by itself to read it whatever its ending"
         )
     tally.other_files += len(files) - len(found)
     return found
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    """Whether a file lies in a folder like .git or .venv within `folder`."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts[:-1])

@@ -28,6 +28,9 @@ _LEAST = 5
 #: Fewer readings of the largest score are no course, and below this it is not grown.
 _FEWEST_SCORES, _GROWN = 8, 25.0
 
+#: Of these there is no more to say than watch while the loss is near 0, in nats: it is solved.
+_RIGHT, _NEAR_ZERO = ("predictions.certain", "predictions.error_norm"), 0.05
+
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
 #: Judged by how much of what it was at first it is.
@@ -177,6 +180,8 @@ class Judge:
         rule = self.rules[id]
         excuse = self.excused.get(id) if math.isfinite(value) else None
         now: Word = rule.word(value) if applies and excuse is None else "calm"
+        if now == "sick" and id in _RIGHT and self._solved and math.isfinite(value):
+            now = "watch"
         past = self._past.setdefault(id, [])
         past.append(now)
         del past[: -rule.readings]
@@ -209,6 +214,8 @@ class Judge:
                 return scores is None or scores.value > 30
             case "stream.branch_ratio":
                 return self._updates >= 100
+            case "reference.same":
+                return self._met
             case "reference.kl" if self.answers_are_given:
                 return self.rules[id].word(value) == "sick"
             case "tokens.cosine":
@@ -232,6 +239,18 @@ class Judge:
         grown = largest > _GROWN and slope > 0
         ahead = largest + max(0.0, slope) * step
         self._judge("attention.heading_for", step, ahead, applies=grown)
+
+    @property
+    def _met(self) -> bool:
+        """Whether the loss has fallen to less than half of what it was at first."""
+        first = self._first_loss
+        full = len(self._losses) == _LOSSES
+        return full and first is not None and 2 * statistics.fmean(self._losses) < first
+
+    @property
+    def _solved(self) -> bool:
+        """Whether predictions are certain because they are right: the loss is near 0 of late."""
+        return bool(self._losses) and abs(statistics.fmean(self._losses)) < _NEAR_ZERO
 
     def _past_warm_up(self, updates: int) -> bool:
         return self._rate is None or self._settled >= updates

@@ -65,6 +65,8 @@ class Predicted(NamedTuple):
             return
         distance = _of_each(reverse_kl, *both).mean()
         tape.put("reference.kl", distance)
+        same = self.logits.argmax(-1) == other.logits.argmax(-1)
+        tape.put("reference.same", same.double().mean())
         if first:
             tape.put("reference.kl_start", distance)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pellucid.explain.chapter import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.expressions import plain
+from pellucid.explain.spelling import line_of
 
 #: What an interaction may bring in all, and what a matrix within it may have.
 LARGEST_ANSWER = 150_000
@@ -73,10 +74,14 @@ def finite(value: float) -> float | str:
 
 
 def _receipt(receipt: Receipt) -> Plain:
+    line = line_of(receipt)
     return {
         "title": receipt.title,
         "formula": receipt.formula,
         "expression": _named(plain(receipt.expression)),
+        "spelled": line.operands,
+        "digits": line.digits,
+        "places": line.places,
         "model": finite(receipt.model),
         "tolerance": receipt.tolerance,
         "address": receipt.address,

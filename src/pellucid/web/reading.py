@@ -100,8 +100,9 @@ class Traced:
             return None
         passed = self.trace.passed(self.trace.side)
         with torch.no_grad():
-            states = torch.stack([state[0, token] for state in passed.states])
-            return model.logits(model.readable(passed.stack.final_norm(states))).float()
+            # the whole text goes through the norm: there are norms that look at all of it
+            ends = [model.readable(passed.stack.final_norm(state)) for state in passed.states]
+            return model.logits(torch.stack([end[0, token] for end in ends])).float()
 
     def text_of(self, token_id: int) -> str:
         """A token of the vocabulary as text; a row that no token has, by its number."""

@@ -112,4 +112,26 @@ def stopped_stepping(course: Course) -> Suspect | None:
     )
 
 
-CAUSES = (by_heart, stopped_falling, still_falling, nothing_learnt, stopped_stepping)
+def solved(course: Course) -> Suspect | None:
+    """A loss near 0, or a teacher that is met: nothing is left from which to learn."""
+    end, apart = course.end, course.last("teacher.kl")
+    if end is None or course.facts.objective in ("DirectPreference", "PolicyGradient"):
+        return None
+    met = apart is not None and apart < limit("FIT005", "loss")
+    if course.updates < limit("FIT005", "updates") or not (met or end < limit("FIT005", "loss")):
+        return None
+    held = course.history.held_out[-1][1] if course.history.held_out else None
+    by_heart = held is not None and held > end + limit("FIT005", "apart")
+    beside = "" if held is None else f"; on held-out text it is {held:.3g}"
+    return Suspect(
+        code="FIT005",
+        likely=0.6,
+        what=f"The loss is {end:.3g} at update {course.updates}{beside}."
+        + (f" The teacher is {apart:.2g} nats a token away." if met else ""),
+        clues=clue("FIT005", "loss", end),
+        step=course.updates,
+        severity="warn" if by_heart else None,
+    )
+
+
+CAUSES = (by_heart, stopped_falling, still_falling, nothing_learnt, stopped_stepping, solved)

@@ -76,6 +76,27 @@ def coin(course: Course) -> Suspect | None:
     )
 
 
+def unchanged_answers(course: Course) -> Suspect | None:
+    """A margin or a reward that rose, and greedy answers that stayed what they were."""
+    samples, gains = course.history.samples, [value for _, value in course.history.gains]
+    n = len(gains) // 4
+    if len(samples) < 2 or len({text for _, text in samples}) > 1 or not n:
+        return None
+    risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
+    if risen < limit("PRF002", "risen"):
+        return None
+    what = "margin" if course.facts.objective == "DirectPreference" else "reward"
+    return Suspect(
+        code="PRF002",
+        likely=0.6,
+        what=f"The {what} rose by {risen:.3g}, to {sum(gains[-n:]) / n:.3g}; of {len(samples)} "
+        "samples the greedy answer is the same as before the first update.",
+        clues=clue("PRF002", f"{what}, risen by", risen),
+        where="greedy answers",
+        step=samples[-1][0],
+    )
+
+
 def equal_rewards(course: Course) -> Suspect | None:
     """Updates without a gradient, in learning from rewards."""
     norms = [value for _, value in course.history.grad_norms]
@@ -94,4 +115,11 @@ def equal_rewards(course: Course) -> Suspect | None:
     )
 
 
-CAUSES = (other_reference, shared_reference, far_from_reference, coin, equal_rewards)
+CAUSES = (
+    other_reference,
+    shared_reference,
+    far_from_reference,
+    coin,
+    unchanged_answers,
+    equal_rewards,
+)

@@ -10,7 +10,7 @@ import math
 from pellucid.explain import updating
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter import Chapter, Place, Table
-from pellucid.explain.chapters.backward import nothing, priced
+from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.chapters.words import shares_at
 from pellucid.explain.places import settled
@@ -29,7 +29,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     if why is not None:
         return nothing("after-update", why)
     if not trace.backward().norms:
-        return nothing("after-update", "Every weight of this model is frozen: no step moves it.")
+        return without_numbers(
+            "after-update", "Every weight of this model is frozen: no step moves it."
+        )
     token = priced(trace, chosen)
     after = updating.after_update(trace)
     came = int(trace.ids[token + 1])
@@ -47,7 +49,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=20,
         part="update",
         title="After the step",
-        sentence="One step of all weights, on a copy, and the sentence again: "
+        sentence="One step of all weights that learn, on a copy, and the sentence again: "
         f"{piece(trace, came)} after {pieces[token]!r} ({token}) goes from {one:.4f} to "
         f"{other:.4f}, the loss from {loss:.4f} to {now:.4f}.",
         pictures=(
@@ -64,6 +66,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         ),
         notes=(
             how.told,
+            *updating.left_out(trace),
             f"the distribution after this token moved by KL {found.kl:.4g} nats",
             "the model that is looked at was not touched: a copy was moved, and is forgotten",
         ),

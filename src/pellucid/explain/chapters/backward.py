@@ -91,11 +91,16 @@ def priced(trace: Trace, chosen: Chosen) -> int:
 
 def nothing(name: str, why: str) -> Chapter:
     """A chapter of the way back, for a trace without a loss."""
+    return without_numbers(name, f"There is no loss to go back from. {why}")
+
+
+def without_numbers(name: str, why: str) -> Chapter:
+    """A chapter of the way back that has nothing to show: the sentence says why."""
     number, part, title = _HEADINGS[name]
     return Chapter(
         id=name,
         number=number,
         part=part,
         title=title,
-        sentence=f"There is no loss to go back from. {why}",
+        sentence=why,
     )

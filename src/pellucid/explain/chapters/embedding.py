@@ -41,7 +41,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         f"rows: {width} numbers that were learnt, the same wherever the token stands.",
         pictures=(
             Bars(
-                title=f"the first {shown} of {width} features",
+                title=f"the first {shown} of {width} features{_made_of(trace)}",
                 names=tuple(map(str, range(shown))),
                 values=tuple(to_list(embedded[:shown].float())),
             ),
@@ -93,6 +93,15 @@ def _cosine(
         model=nearest(table, token_id)[1][0],
     )
     return (found,)
+
+
+def _made_of(trace: Trace) -> str:
+    """What is done to the row before the first layer, in words."""
+    scaled = (
+        f", times {trace.model.embedding_scale:.6g}" if trace.model.embedding_scale != 1 else ""
+    )
+    kind = "" if trace.model.segment_embedding is None else ", with the vector of its kind of text"
+    return scaled + kind
 
 
 def _tied(trace: Trace) -> str:

@@ -78,10 +78,10 @@ def _said(first: float, last: float) -> str:
         return "Nothing comes back."
     share = last / first
     if share < 0.01:
-        return "It vanishes on the way: the first layers hardly learn from this sentence."
+        return "It vanishes on the way: little of this sentence reaches the first layers."
     if share > 100:
-        return "It grows on the way: a step that suits the last layer is too large for the first."
-    return "Every layer can learn from it."
+        return "It grows on the way: what suits the last layer may be too large for the first."
+    return "On the way it neither vanishes nor grows out of hand."
 
 
 def _table(trace: Trace, chosen: Chosen) -> Table:

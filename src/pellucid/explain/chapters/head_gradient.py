@@ -6,7 +6,7 @@ Comes in: a trace, a token, a feature. Goes out: a chapter.
 from __future__ import annotations
 
 from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
-from pellucid.explain.chapters.backward import nothing, priced
+from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.places import settled
 from pellucid.explain.receipts.ends import piece
@@ -28,7 +28,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     tied = trace.model.head is None
     weight = trace.model.head_weight
     if not weight.requires_grad:
-        return nothing("head-gradient", "The matrix of the head is frozen: nothing moves it.")
+        return without_numbers(
+            "head-gradient", "The matrix of the head is frozen: nothing moves it."
+        )
     receipts: list[Receipt] = [head_receipt(trace, came, feature)]
     pictures: list[Picture] = [_terms(trace, came, feature)]
     if tied:

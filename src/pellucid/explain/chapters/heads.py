@@ -36,6 +36,7 @@ _ORDERS = (
     ("induction", "induction", -1),
     ("first", "first token (sink)", -1),
 )
+_WAYS = (("previous", "token before"), ("first", "first token"))
 #: How many heads are named in each order.
 _RANKS = 10
 #: Small maps of heads that are part of the chapter, at most, and how many cells wide.
@@ -126,8 +127,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=8,
         part="forward",
         title="Heads",
-        sentence=f"{_count(grid)} heads look at the sentence side by side: some at the token "
-        "before, some at the first one, some at many alike.",
+        sentence=_told(chosen, grid),
         pictures=(
             _grid(chosen, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
             _grid(chosen, grid, "previous", "share given to the token before"),
@@ -139,6 +139,22 @@ def build(trace: Trace, place: Place) -> Chapter:
         receipts=receipts,
         notes=tuple(notes),
     )
+
+
+def _told(chosen: Chosen, grid: list[list[HeadNumbers]]) -> str:
+    """How many there are, and which of them look most at the token before and at the first."""
+    every = {
+        replace(chosen, layer=layer, head=head).head_name: numbers
+        for layer, row in enumerate(grid)
+        for head, numbers in enumerate(row)
+    }
+    what = "source" if chosen.cross else "sentence"
+    said = f"{len(every)} heads look at the {what}, each in its own way."
+    ways = (("first", "first token"),) if chosen.cross else _WAYS
+    for which, where in ways:
+        name = max(every, key=lambda name: getattr(every[name], which))
+        said += f" {name} looks most at the {where}: {getattr(every[name], which):.2f} on average."
+    return said
 
 
 def _layer(

@@ -6,8 +6,10 @@ they were not trained for: what is read off early is a hint, and the chapter say
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Chapter, Matrix, Place, Table
@@ -37,7 +39,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     states = trace.passed(trace.side).states
     rows: list[tuple[str | float | int, ...]] = []
     for layer, state in enumerate(states):
-        shares = lens(trace, state[0, token])
+        shares = lens(trace, state, [token])[0]
         best = int(shares.argmax())
         name = "embedding" if layer == 0 else f"layer {layer - 1}"
         ranks = int((shares > shares[word]).sum()) + 1
@@ -49,8 +51,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         part="forward",
         title="Logit lens",
         sentence=f"If the model ended after each layer, what would it say behind "
-        f"{trace.pieces(trace.side)[token]!r} ({token})? The final norm and the head are applied "
-        "to the stream as it is there.",
+        f"{trace.pieces(trace.side)[token]!r} ({token})? {_end(trace)} applied to the stream as it "
+        "is there.",
         pictures=(
             Table(
                 title=f"after each layer; the word {how} is {wanted}",
@@ -68,11 +70,19 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 
 @torch.no_grad()
-def lens(trace: Trace, states: Tensor) -> Tensor:
-    """The probabilities that the model's end makes of states within it: (..., vocab)."""
+def lens(trace: Trace, state: Tensor, places: Sequence[int]) -> Tensor:
+    """The probabilities that the model's end makes of a state (1, time, width) at some places.
+
+    The norm is given the whole text: there are norms that look at all of it.
+    """
     model = trace.model
-    hidden = model.readable(trace.passed(trace.side).stack.final_norm(states[None]))[0]
-    return torch.softmax(wide(model.logits(hidden)), dim=-1)
+    end = model.readable(trace.passed(trace.side).stack.final_norm(state))
+    return torch.softmax(wide(model.logits(end[0, list(places)])), dim=-1)
+
+
+def _end(trace: Trace) -> str:
+    bare = isinstance(trace.passed(trace.side).stack.final_norm, nn.Identity)
+    return "The head is" if bare else "The final norm and the head are"
 
 
 def _ladder(trace: Trace, token: int) -> Matrix:
@@ -81,10 +91,7 @@ def _ladder(trace: Trace, token: int) -> Matrix:
     first = max(0, min(token - _TOKENS // 2, len(pieces) - _TOKENS))
     places = range(first, min(first + _TOKENS, len(pieces)))
     words = torch.tensor([word_of(trace, place)[0] for place in places])
-    grid = [
-        to_list(lens(trace, state[0, list(places)]).gather(1, words[:, None])[:, 0])
-        for state in states
-    ]
+    grid = [to_list(lens(trace, state, places).gather(1, words[:, None])[:, 0]) for state in states]
     cut = len(places) < len(pieces)
     return Matrix(
         title="p of the word that came next, or of the likeliest where none did",

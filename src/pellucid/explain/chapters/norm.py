@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 
 from pellucid.explain.chapter import Chapter, Lines, Picture, Place, Table
+from pellucid.explain.norms import leaks, scale_of
 from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import norm_receipt
 from pellucid.explain.receipts.making import at
 from pellucid.explain.tracing import Trace
-from pellucid.model import BatchNorm, InstanceNorm, Sandwich
+from pellucid.model import Sandwich
 from pellucid.typed import to_list
 
 _FEATURES = 64
@@ -43,7 +44,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         token=chosen.token,
         feature=chosen.feature,
     )
-    leaks = isinstance(module, BatchNorm | InstanceNorm)
+    leak = leaks(module, causal=stack.causal)
     rule = getattr(block.residual, "__name__", "") or getattr(
         getattr(block.residual, "func", None), "__name__", ""
     )
@@ -53,11 +54,12 @@ def build(trace: Trace, place: Place) -> Chapter:
         part="forward",
         title="Norm",
         sentence=f"{type(module).__name__} brings the features of {chosen.query(trace)} to a "
-        f"common scale; in this model norms stand {_WHERE.get(rule, 'before each sublayer')}.",
+        f"common scale: {scale_of(module)}. In this model norms stand "
+        f"{_WHERE.get(rule, 'before each sublayer')}.",
         pictures=_pictures(trace, chosen, address),
         receipts=() if receipt is None else (receipt,),
         notes=(
-            *(("this norm looks at other tokens too, and so leaks the future",) if leaks else ()),
+            *(() if leak is None else (leak,)),
             f"others: {', '.join(_others(trace, chosen, address))}",
         ),
     )

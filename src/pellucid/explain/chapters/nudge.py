@@ -69,7 +69,7 @@ def _table(
     for name, move, loss in zip(("w - h", "w", "w + h"), (-step, 0.0, step), found, strict=True):
         rows.append((name, f"{w + move:.9f}", f"{loss:.12f}", f"{found[1] + gradient * move:.12f}"))
     return Table(
-        title=f"{weight.at()}, moved by {step:.2g}",
+        title=f"{weight.at()}, moved by {step:.9g}",
         columns=("", "weight", "loss, measured", "loss by the gradient"),
         rows=tuple(rows),
     )

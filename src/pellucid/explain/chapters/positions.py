@@ -28,6 +28,12 @@ from pellucid.model import (
 from pellucid.typed import to_list
 
 _FEATURES, _PAIRS = 24, 8
+_NOTHING = {
+    "decoder": "Nothing is added that tells where a token stands: only the mask, which hides what "
+    "comes later, tells tokens apart by their place.",
+    "encoder": "Nothing is added that tells where a token stands, and every token sees all others: "
+    "the text is read without its order.",
+}
 _Parts = tuple[str, list[Picture], list[Receipt | None]]
 
 
@@ -47,8 +53,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             sentence, pictures, receipts = _biased(trace, chosen)
         case _:
             sentence, pictures, receipts = (
-                "Nothing tells this model where a token stands: only the mask, which hides what "
-                "comes later, tells tokens apart by their place.",
+                _NOTHING[chosen.side],
                 list[Picture](),
                 list[Receipt | None](),
             )
@@ -101,9 +106,12 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     picture = Table(
         title=title, columns=("pair", "x", "y", "degrees", "x turned", "y turned"), rows=tuple(rows)
     )
+    width = look.q.shape[-1]
+    part = f"{scheme.n_rotated} of the {width} features of " if scheme.n_rotated < width else ""
     sentence = (
-        f"Nothing is added: queries and keys are turned, pair by pair, by an angle that grows "
-        f"with the place (here {chosen.token}), so that their product depends on the distance."
+        f"Nothing is added: {part}queries and keys are turned, pair by pair, by an angle that "
+        f"grows with the place (here {chosen.token}), so that their product depends on the "
+        "distance."
     )
     receipts = [rotation_receipt(trace, chosen, which) for which in ("q", "k")]
     return sentence, [picture], [*receipts]
@@ -130,4 +138,6 @@ def _biased(trace: Trace, chosen: Chosen) -> _Parts:
         "ShawRelative": "the query's product with a learnt vector for each distance",
     }[kind]
     sentence = f"No vector is told its place: to the score of a query and a key is added {how}."
+    if look.positions.adds_values:
+        sentence += " To each value is added a learnt vector for its distance, too."
     return sentence, [picture], [score_receipt(trace, chosen)]

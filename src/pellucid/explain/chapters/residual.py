@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from pellucid.explain.chapter import Bars, Chapter, Lines, Picture, Place, Receipt
@@ -37,8 +38,13 @@ def build(trace: Trace, place: Place) -> Chapter:
         pictures.append(picture)
         receipts.append(taken)
         notes += [
-            "direct contributions, with the final norm's scale held as it is for the whole stream: "
-            "so they add up to the logit",
+            "direct contributions"
+            + (
+                ""
+                if isinstance(trace.passed(trace.side).stack.final_norm, nn.Identity)
+                else ", with the final norm's scale held as it is for the whole stream"
+            )
+            + ": so they add up to the logit",
             *(("the logit is capped afterwards",) if trace.model.soft_cap is not None else ()),
         ]
     else:
@@ -58,8 +64,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         sentence=f"Each layer reads the stream of {chosen.query(trace)} and adds to it: nothing "
         "else carries what a token is from the first layer to the last."
         if told is None
-        else f"What {chosen.query(trace)} is goes from layer to layer; here each step is "
-        "rescaled, and not only added to.",
+        else f"What {chosen.query(trace)} is goes from layer to layer, and not by plain sums.",
         pictures=tuple(pictures),
         receipts=tuple(receipts),
         notes=tuple(notes),

@@ -49,20 +49,21 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=17,
         part="backward",
         title="Local rules",
-        sentence=f"Each step passes on what comes back to it by a rule of its own. A softmax gives "
-        f"a score of {chosen.query(trace)} its share of what arrives beyond the mean: what all "
-        f"keys would gain alike is no reason to look elsewhere.",
+        sentence="Each step passes on what comes back to it by a rule of its own."
+        + (
+            f" A softmax gives a score of {chosen.query(trace)} its share of what arrives beyond "
+            "the mean: what all keys would gain alike is no reason to look elsewhere."
+            if kept is None
+            else ""
+        ),
         pictures=pictures,
         receipts=tuple(each for each in (*found, norm) if each is not None),
         notes=(
             *((kept,) if kept is not None else ()),
-            *(
-                ("the norm of this layer is of another kind: its rule is not shown",)
-                if norm is None
-                else ()
-            ),
-            "a norm passes nothing on along the features themselves, nor along their mean where "
-            "it takes that out: it would undo it",
+            "the norm of this layer is of another kind: its rule is not shown"
+            if norm is None
+            else "but for its eps, a norm passes nothing on along the features themselves, nor "
+            "along their mean if it takes that out: it would undo it",
         ),
     )
 

@@ -5,6 +5,8 @@ Comes in: a trace, a head, a query and a key. Goes out: a chapter.
 
 from __future__ import annotations
 
+import math
+
 from pellucid.explain import heads
 from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt
 from pellucid.explain.chapters.maps import head_map
@@ -25,7 +27,14 @@ def build(trace: Trace, place: Place) -> Chapter:
     if scoring is None:
         return _chapter("This layer scores nothing.", notes=(heads.NO_SCORES,))
     hidden = not bool(heads.mask(look)[chosen.token, chosen.other])
+    biased = heads.bias(look, chosen.head) is not None
     notes = (
+        *(
+            (f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",)
+            if (cap := scoring.soft_cap) is not None
+            else ()
+        ),
+        *(("positions add a bias to each score",) if biased else ()),
         "the map shows what is seen: hidden cells are masked, because a query may not look there",
         *(
             (
@@ -39,11 +48,17 @@ def build(trace: Trace, place: Place) -> Chapter:
     return _chapter(
         f"How well does the query of {chosen.query(trace)} match the key of {chosen.key(trace)}? "
         f"Their {look.q.shape[-1]} features are multiplied and summed, times "
-        f"{scoring.scale:.4g} so that wide heads do not shout.",
+        f"{scoring.scale:.6g}{_why(scoring.scale, look.q.shape[-1])}.",
         pictures=(head_map(trace, chosen, "scores", "diverging"), _terms(trace, chosen)),
         receipts=(score_receipt(trace, chosen),),
         notes=notes,
     )
+
+
+def _why(scale: float, width: int) -> str:
+    """What the scale is for, if it is the usual one."""
+    usual = math.isclose(scale, width**-0.5, rel_tol=1e-6)
+    return ", one over the root of their number, so that wide heads do not shout" if usual else ""
 
 
 def _terms(trace: Trace, chosen: Chosen) -> Bars:

@@ -50,12 +50,20 @@ def build(trace: Trace, place: Place) -> Chapter:
             product_receipt(trace, chosen),
             out_receipt(trace, chosen),
         ),
-        notes=tuple(_notes(look, chosen)),
+        notes=tuple(_notes(trace, look, chosen)),
     )
 
 
-def _notes(look: Look, chosen: Chosen) -> list[str]:
+def _notes(trace: Trace, look: Look, chosen: Chosen) -> list[str]:
     notes: list[str] = []
+    if chosen.as_head() in trace.scales:
+        by = trace.scales[chosen.as_head()]
+        how = (
+            "replaced by their mean over the sentence" if by == "mean" else f"multiplied by {by:g}"
+        )
+        notes.append(f"what this head found is {how}")
+    if look.positions.adds_values:
+        notes.append("positions add a vector of their own to each value")
     scoring = look.scoring
     if scoring is not None and scoring.sinks is not None:
         notes.append("a sink takes the share that is missing from 1: a head may look at nothing")

@@ -154,7 +154,7 @@ CHAPTERS: tuple[Entry, ...] = (
         "update",
         "Update",
         "update",
-        "AdamW on one weight, number by number",
+        "the optimiser's step on one weight, number by number",
         update.build,
         walks=True,
         axes=_WEIGHT,

@@ -43,8 +43,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=1,
         part="forward",
         title="Tokens",
-        sentence=f"The model does not read letters: the text is cut into {len(ids)} pieces from "
-        f"its vocabulary, and each is one number, its id.",
+        sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
+        f"vocabulary, and each is one number, its id.",
         pictures=tuple(pictures),
         notes=tuple(notes),
     )

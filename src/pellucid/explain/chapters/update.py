@@ -5,6 +5,10 @@ Comes in: a trace, a weight. Goes out: a chapter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
+
 from pellucid.explain import updating
 from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
@@ -23,6 +27,9 @@ from pellucid.explain.receipts.updates import (
 from pellucid.explain.tracing import Trace
 from pellucid.explain.updating import Settings
 
+#: How far from one a singular value is still called near it.
+_NEAR = 0.3
+
 
 def build(trace: Trace, place: Place) -> Chapter:
     """What the next step does to one weight, were this sentence the batch."""
@@ -33,10 +40,10 @@ def build(trace: Trace, place: Place) -> Chapter:
     how = updating.settings(trace, weight.name)
     before, after = float(trace[weight.at()]), float(trace[weight.at(".next")])
     way = "up" if after > before else "down" if after < before else "nowhere"
-    told = f"moves {weight.at()} {way}, from {before:.6g} to {after:.6g}"
+    told = f"moves {weight.at()} {way}, from {_apart(before, after)} to {_apart(after, before)}"
     pictures: tuple[Picture, ...]
     receipts: list[Receipt | None] = [weight_gradient_receipt(trace, chosen, weight)]
-    rate = f"the learning rate {how.learning_rate:.3g}"
+    rate = f"the learning rate {how.learning_rate:.9g}"
     match how.kind:
         case "AdamW":
             sentence = (
@@ -47,9 +54,9 @@ def build(trace: Trace, place: Place) -> Chapter:
             receipts += [*moment_receipts(trace, weight, how), next_receipt(trace, weight, how)]
         case "Muon":
             sentence = (
-                f"Muon {told}: it takes the whole matrix of momentum, brings all its singular "
-                f"values near one, and moves along that by {rate}. Embeddings, gains and biases "
-                "of this run are AdamW's."
+                f"Muon {told}: it takes the whole matrix of momentum, pushes its singular values "
+                f"towards one, and moves along that by {rate}. {_singular_values(trace, weight)} "
+                "Embeddings, gains and biases of this run are AdamW's."
             )
             rows, columns = trace[weight.name].shape
             along = float(trace[weight.at(".direction")]) * max(1.0, rows / columns) ** 0.5
@@ -67,6 +74,22 @@ def build(trace: Trace, place: Place) -> Chapter:
         pictures=pictures,
         receipts=tuple(each for each in receipts if each is not None),
         notes=tuple(_notes(trace, how)),
+    )
+
+
+def _apart(x: float, other: float) -> str:
+    """A number in as many digits as tell it from the other one, and no fewer than six."""
+    texts = ((f"{x:.{n}g}", f"{other:.{n}g}") for n in range(6, 18))
+    return next((own for own, theirs in texts if own != theirs), f"{x:.6g}")
+
+
+def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
+    """Where the singular values of what Muon moves along really are."""
+    values = torch.linalg.svdvals(trace[f"{weight.name}.direction"].double())
+    near = int(((values - 1).abs() <= _NEAR).sum())
+    return (
+        f"Here they end up between {float(values.min()):.3f} and {float(values.max()):.3f}, "
+        f"{near} of {len(values)} within {_NEAR:g} of one."
     )
 
 
@@ -88,7 +111,7 @@ def _plain_table(trace: Trace, weight: ChosenWeight) -> Table:
     return Table(
         title=f"the step on {weight.at()}",
         columns=("", "number"),
-        rows=tuple((name, float(trace[address])) for name, address in rows),
+        rows=tuple((name, _exact(float(trace[address]))) for name, address in rows),
     )
 
 
@@ -96,7 +119,7 @@ def _muon_table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
     divided = updating.divisor(trace, how)
     gradient = float(trace[weight.at(".grad")])
     m = float(trace[weight.at(".m")])
-    rows: list[tuple[str | float | int, ...]] = [
+    rows: list[tuple[str, float, str]] = [
         ("w before", float(trace[weight.at()]), ""),
         ("g", gradient, "the gradient"),
         ("m before", 0.0 if how.m is None else float(how.m[weight.index]), ""),
@@ -107,12 +130,8 @@ def _muon_table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
         ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + √max(1, rows/columns) d)"),
     ]
     if divided != 1.0:
-        rows.insert(2, ("g, clipped", gradient / divided, f"divided by {divided:.4g}"))
-    return Table(
-        title=f"step {how.step:,} of Muon on {weight.at()}, learning rate {how.learning_rate:.4g}",
-        columns=("", "number", "how"),
-        rows=tuple(rows),
-    )
+        rows.insert(2, ("g, clipped", gradient / divided, f"divided by {divided:.9g}"))
+    return _steps("Muon", weight, how, rows)
 
 
 def _table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
@@ -122,42 +141,54 @@ def _table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
     were = [0.0 if x is None else float(x[weight.index]) for x in (how.m, how.v)]
     corrected_m = m / value(correction(how.beta1, how.step))
     corrected_v = v / value(correction(how.beta2, how.step))
-    rows: tuple[tuple[str | float | int, ...], ...] = (
+    rows: list[tuple[str, float, str]] = [
         ("w before", w, ""),
         ("g", gradient, "the gradient"),
-        ("g, clipped", gradient / divisor, f"divided by {divisor:.4g}"),
+        ("g, clipped", gradient / divisor, f"divided by {divisor:.9g}"),
         ("m before", were[0], ""),
-        ("m", m, f"{how.beta1:g} m + {1 - how.beta1:.4g} g"),
+        ("m", m, f"{how.beta1:g} m + {1 - how.beta1:.9g} g"),
         ("v before", were[1], ""),
-        ("v", v, f"{how.beta2:g} v + {1 - how.beta2:.4g} g²"),
+        ("v", v, f"{how.beta2:g} v + {1 - how.beta2:.9g} g²"),
         ("m, corrected", corrected_m, f"m / (1 - {how.beta1:g}^{how.step})"),
         ("v, corrected", corrected_v, f"v / (1 - {how.beta2:g}^{how.step})"),
         ("direction", value(direction(trace, weight, how)), "corrected m / (√ v + eps)"),
         ("decay", how.weight_decay * w, f"{how.weight_decay:g} × w"),
         ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + direction)"),
-    )
+    ]
+    return _steps("AdamW", weight, how, rows if divisor != 1.0 else rows[:2] + rows[3:])
+
+
+def _steps(
+    name: str, weight: ChosenWeight, how: Settings, rows: Sequence[tuple[str, float, str]]
+) -> Table:
+    rate = f"learning rate {how.learning_rate:.9g}"
     return Table(
-        title=f"step {how.step:,} of AdamW on {weight.at()}, learning rate {how.learning_rate:.4g}",
+        title=f"step {how.step:,} of {name} on {weight.at()}, {rate}",
         columns=("", "number", "how"),
-        rows=rows if divisor != 1.0 else rows[:2] + rows[3:],
+        rows=tuple((row, _exact(number), text) for row, number, text in rows),
     )
+
+
+def _exact(x: float) -> str:
+    """Nine digits, which tell any two float32 apart: a row is computed from those above it."""
+    return f"{x:.9g}"
 
 
 def _notes(trace: Trace, how: Settings) -> list[str]:
     notes = [how.told, "the batch of this step is this one sentence; a training averages many"]
     if how.kind == "AdamW" and how.step == 1:
         notes.append(
-            "in a first step the corrected m is g and the corrected v is g²: so the step is the "
-            "learning rate times the sign of g, however large g is"
+            "in a first step the corrected m is g and the corrected v is g²: so, but for decay, "
+            "the step is the learning rate times the sign of g wherever |g| is far above eps "
+            f"({how.eps:g})"
         )
-    if trace.run is not None and trace.run.config.penalties:
-        notes.append("the run's penalties are left out of this step")
+    notes += updating.left_out(trace)
     if how.clip_norm is not None:
         length = trace.backward().norm
         clipped = length > how.clip_norm
         notes.append(
-            f"all gradients together have a length of {length:.4g}; the run clips at "
+            f"all gradients together have a length of {length:.6g}; the run clips at "
             f"{how.clip_norm:g}: "
-            + (f"each is divided by {length / how.clip_norm:.4g}" if clipped else "none is changed")
+            + (f"each is divided by {length / how.clip_norm:.6g}" if clipped else "none is changed")
         )
     return notes

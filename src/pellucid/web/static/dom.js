@@ -89,6 +89,20 @@ export function digits(value, digits = 4) {
   return text.replace(/-/g, "−");
 }
 
+/** A number in so many significant digits, or in all of them where they are fewer.
+ * @param {number} value @param {number} digits */
+export function significant(value, digits) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "–" : value > 0 ? "∞" : "−∞";
+  return String(Number(value.toPrecision(digits))).replace(/-/g, "−");
+}
+
+/** A number that ends at a power of ten. @param {number | null} value @param {number} places */
+export function ended(value, places) {
+  if (value === null || !value || !Number.isFinite(value)) return value === null ? "–" : significant(value, 1);
+  const digits = Math.floor(Math.log10(Math.abs(value))) - places + 1;
+  return digits > 0 ? significant(value, digits) : "0";
+}
+
 /** @param {number} share */
 export function percent(share) {
   if (share >= 0.9995 && share < 1) return "> 99.9 %";

@@ -1,7 +1,5 @@
-// Receipts are recomputed here: a tree of operators and operands in, a number and its text out.
-// This file knows arithmetic and no formula of any model.
-
-import { digits } from "./dom.js";
+// Receipts are recomputed here: a tree of operators and operands in, a number out. This file knows
+// arithmetic and no formula of any model.
 
 /** @typedef {{ value: number | string, name?: string, at?: string }} Num */
 /** @typedef {{ values: (number | string)[], name?: string, at?: string }} Vec */
@@ -78,56 +76,6 @@ export function erf(x) {
   let fraction = 0;
   for (let k = 80; k > 0; k -= 1) fraction = k / 2 / (z + fraction);
   return Math.sign(x) * (1 - Math.exp(-z * z) / (Math.sqrt(Math.PI) * (z + fraction)));
-}
-
-const SIGNS = { add: " + ", sub: " − ", mul: " · ", div: " / " };
-const RANK = { add: 1, sub: 1, mul: 2, div: 2 };
-
-/** The tree with its operands put in; of long rows the first terms. @param {Tree} tree
- * @param {(left: number) => string} more how many terms are left out, in words
- * @returns {string} */
-export function spelled(tree, more, outer = 0) {
-  if ("value" in tree) {
-    const said = digits(number(tree.value));
-    if (tree.name?.endsWith(" more")) return `${said} (${tree.name})`;
-    return said.startsWith("−") && outer > 0 ? `(${said})` : said;
-  }
-  if ("values" in tree) return listed(tree.values.map((each) => digits(number(each))), ", ", more);
-  const { op, of } = tree;
-  if (op in SIGNS && of.length === 2) {
-    const rank = RANK[/** @type {"add"} */ (op)];
-    const right = rank + (op === "sub" || op === "div" ? 1 : 0);
-    const said =
-      spelled(of[0], more, rank) + SIGNS[/** @type {"add"} */ (op)] + spelled(of[1], more, right);
-    return rank < outer ? `(${said})` : said;
-  }
-  if (op === "neg") return `−${spelled(of[0], more, 3)}`;
-  if (op === "pow") return `${spelled(of[0], more, 4)}^${spelled(of[1], more, 4)}`;
-  if (op === "dot") {
-    const [left, right] = [row(of[0]), row(of[1])];
-    const terms = left.map((a, i) => `${braced(a)}·${braced(right[i])}`);
-    return `(${listed(terms, " + ", more)})`;
-  }
-  if (op === "sum") {
-    const one = of.length === 1 && "values" in of[0];
-    const terms = one ? row(of[0]).map(braced) : of.map((each) => spelled(each, more, 1));
-    return `(${listed(terms, " + ", more)})`;
-  }
-  const said = of.map((each) => spelled(each, more)).join(", ");
-  return `${op === "sqrt" ? "√" : op}(${said})`;
-}
-
-/** @param {number} a */
-function braced(a) {
-  const said = digits(a, 3);
-  return said.startsWith("−") ? `(${said})` : said;
-}
-
-/** @param {string[]} terms @param {string} sign @param {(left: number) => string} more */
-function listed(terms, sign, more) {
-  const most = 4;
-  if (terms.length <= most + 1) return terms.join(sign);
-  return `${terms.slice(0, most).join(sign)}${sign.trimEnd()} ${more(terms.length - most)}`;
 }
 
 /** Every named operand of a tree, once. @param {Tree} tree @returns {(Num | Vec)[]} */

@@ -85,6 +85,7 @@ function slider(name, key, range, told) {
 
 /** @param {ReturnType<typeof distribution>} found @param {any} said */
 function cut(found, said) {
+  if (state.temperature() === 0) return t("cut-greedy");
   if (found.keptCount >= said.vocabulary) return t("cut-none", { n: said.vocabulary });
   return t("cut", { mass: percent(found.cut), n: found.keptCount });
 }

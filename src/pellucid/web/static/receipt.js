@@ -1,30 +1,29 @@
 // A receipt: a formula with its operands put in, recomputed here, beside the model's number.
 
-import { announce, digits, h, seen } from "./dom.js";
-import { number, operands, spelled, value } from "./expression.js";
+import { announce, ended, h, seen, significant } from "./dom.js";
+import { number, operands, value } from "./expression.js";
 import { t } from "./messages.js";
-
-const more = (/** @type {number} */ n) => t("more-terms", { n });
 
 /** @param {any} said @returns {HTMLElement} */
 export function receipt(said) {
   const model = number(said.model);
   const found = recomputed(said.expression);
   const gap = found === null ? NaN : Math.abs(found - model);
-  const same = found !== null && (gap <= said.tolerance * Math.max(1, Math.abs(model)) || Object.is(found, model));
+  const allowed = said.tolerance * Math.max(1, Math.abs(model));
+  const same = found !== null && (gap <= allowed || Object.is(found, model));
   return h(
     "article",
     { class: `receipt ${same ? "agrees" : "differs"}`, "data-address": said.address },
     h("h3", { said: said.title }),
     h("p", { class: "formula", said: said.formula }),
-    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", spelled(said.expression, more)),
+    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", said.spelled.replace(/-/g, "−")),
     h(
       "dl", { class: "weighed" },
-      pair("recomputed", found === null ? "–" : digits(found, 7), "found", found),
-      pair("the-model", digits(model, 7), "model", model),
+      pair("recomputed", found === null ? "–" : ended(found, said.places), "found", found),
+      pair("the-model", ended(model, said.places), "model", model),
       pair("difference", gap === 0 ? "0" : Number.isFinite(gap) ? gap.toExponential(1).replace(/-/g, "−") : "–", "gap", gap),
     ),
-    h("p", { class: "verdict" }, h("span", { "aria-hidden": "true", text: same ? "✓" : "≠" }), verdict(said, found, same)),
+    h("p", { class: "verdict" }, h("span", { "aria-hidden": "true", text: same ? "✓" : "≠" }), verdict(said, found, same, allowed)),
     h(
       "p", { class: "where" },
       h("code", { said: `trace["${said.address.replace(/(\[.*)$/, "")}"]${/\[.*$/.exec(said.address)?.[0] ?? ""}` }),
@@ -34,14 +33,14 @@ export function receipt(said) {
       }),
       said.source && h("span", { class: "source" }, t("source"), " ", h("code", { said: said.source })),
     ),
-    listed(said.expression),
+    listed(said.expression, said.digits),
   );
 }
 
-/** @param {any} said @param {number | null} found @param {boolean} same */
-function verdict(said, found, same) {
+/** @param {any} said @param {number | null} found @param {boolean} same @param {number} allowed */
+function verdict(said, found, same, allowed) {
   if (found === null) return t("cannot-recompute");
-  if (same) return t("agrees", { tolerance: said.tolerance.toExponential(0).replace(/-/g, "−") });
+  if (same) return t("agrees", { tolerance: allowed.toExponential(0).replace(/-/g, "−") });
   return said.dtype === "float32" ? t("differs") : t("differs-dtype", { dtype: said.dtype });
 }
 
@@ -69,15 +68,15 @@ function copy(address) {
   else navigator.clipboard.writeText(text).then(done, failed);
 }
 
-/** @param {any} tree */
-function listed(tree) {
+/** @param {any} tree @param {number} digits */
+function listed(tree, digits) {
   const found = operands(tree);
   if (!found.length) return null;
   const head = h("tr", {}, ["operand", "value", "address"].map((key) => h("th", { scope: "col", text: t(key) })));
   const rows = found.map((each) =>
     h(
       "tr", {}, h("th", { scope: "row", said: seen(each.name || each.at || "") }),
-      h("td", { class: "number", said: "values" in each ? each.values.map((v) => digits(number(v), 5)).join("  ") : digits(number(each.value), 7) }),
+      h("td", { class: "number", said: "values" in each ? each.values.map((v) => significant(number(v), digits)).join("  ") : significant(number(each.value), digits) }),
       h("td", {}, h("code", { said: each.at ?? "" })),
     ),
   );

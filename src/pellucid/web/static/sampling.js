@@ -22,11 +22,13 @@ export function distribution(said, temperature, k, top) {
     raw.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0) +
     binned.reduce((sum, bin) => sum + bin.each * bin.count, 0);
 
-  // down the ranks until k tokens, or the mass `top`, are in; the last one counts whole
+  // down the ranks until k tokens are in, or of their mass the share `top`, the last one whole: in
+  // the order of generation/sampling.py. Both may be off, and temperature 0 takes the first.
+  const limit = temperature === 0 ? 1 : k > 0 ? k : Infinity;
+  const enough = top < 1 ? top * massOf(raw, binned, limit) / total - 1e-12 : Infinity;
   let mass = 0;
   let count = 0;
-  const limit = k > 0 ? k : Infinity;
-  const full = () => count >= limit || mass >= top - 1e-12;
+  const full = () => count >= limit || mass >= enough;
   /** @type {Token[]} */
   const tokens = said.likely.map((/** @type {any} */ [id, text, logit], /** @type {number} */ n) => {
     const p = raw[n] / total;
@@ -38,12 +40,24 @@ export function distribution(said, temperature, k, top) {
   for (const bin of binned) {
     if (full()) break;
     const p = bin.each / total;
-    const wanted = Math.ceil(Math.min(limit - count, (top - mass) / Math.max(p, 1e-300), bin.count));
+    const wanted = Math.ceil(Math.min(limit - count, (enough - mass) / Math.max(p, 1e-300), bin.count));
     const taken = Math.min(bin.count, Math.max(1, wanted));
     [mass, count] = [mass + p * taken, count + taken];
   }
   for (const token of tokens) token.kept /= mass || 1;
   return { tokens, cut: Math.max(0, 1 - mass), keptCount: count, inBins };
+}
+
+/** The weight of the first tokens, down the ranks. @param {number[]} raw
+ * @param {{ each: number, count: number }[]} binned @param {number} limit */
+function massOf(raw, binned, limit) {
+  let [mass, left] = [raw.slice(0, limit).reduce((a, b) => a + b, 0), limit - raw.length];
+  for (const bin of binned) {
+    if (left <= 0) break;
+    mass += bin.each * Math.min(bin.count, left);
+    left -= bin.count;
+  }
+  return mass;
 }
 
 /** @param {number} logit @param {number} largest @param {number} temperature */
