@@ -30,6 +30,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
+from pellucid.disk import move
 from pellucid.places import cache_folder
 
 _log = logging.getLogger(__name__)
@@ -109,8 +110,6 @@ def _compiled(source: Path, command: list[str]) -> Path:
     for kept in place.glob(f"{stem}-*.so"):
         if kept.stem.rpartition("-")[2] == _digest(kept):
             return kept
-        with suppress(OSError):
-            kept.unlink()
     with tempfile.TemporaryDirectory(dir=place, prefix="partial-") as scratch:
         made = Path(scratch) / "made.so"
         subprocess.run(
@@ -121,7 +120,7 @@ def _compiled(source: Path, command: list[str]) -> Path:
             timeout=_PATIENCE,
         )
         goal = place / f"{stem}-{_digest(made)}.so"
-        os.replace(made, goal)
+        move(made, goal)
     return goal
 
 
@@ -134,9 +133,9 @@ def _place() -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):
                 return folder
-    passing = Path(tempfile.mkdtemp(prefix="pellucid-native-"))
-    atexit.register(shutil.rmtree, passing, ignore_errors=True)
-    return passing
+    passing = tempfile.TemporaryDirectory(prefix="pellucid-native-", ignore_cleanup_errors=True)
+    atexit.register(passing.cleanup)
+    return Path(passing.name)
 
 
 def _digest(file: Path) -> str:

@@ -22,7 +22,7 @@ from pellucid.errors import ConfigError
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
-from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
+from pellucid.runs.folder import RunFolder, existing_folder, preparing
 from pellucid.runs.kernels import attend_by
 from pellucid.runs.load import fill, read_config, read_plan
 from pellucid.runs.plan import find_precision
@@ -111,11 +111,11 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
         )
     named = named or (source.shelf.latest() if source.shelf.steps() else None)
     step = 0 if named is None else int(named.name.removeprefix("step-"))
-    target = chosen_folder(Path(out))
-    copy_run(source, target, step)
-    write_text(target.config, run_to_toml(run))
-    if run.training.precision != before.training.precision:
-        plan = read_plan(source)
-        precision = find_precision(run.training.precision, torch.device(plan.device))
-        write_text(target.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
+    with preparing(Path(out)) as (target, work):
+        copy_run(source, work, step)
+        write_text(work.config, run_to_toml(run))
+        if run.training.precision != before.training.precision:
+            plan = read_plan(source)
+            precision = find_precision(run.training.precision, torch.device(plan.device))
+            write_text(work.plan, json.dumps(encode(replace(plan, precision=precision)), indent=1))
     return target.path

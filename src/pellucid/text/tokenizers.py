@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from pellucid.disk import write_text
 from pellucid.errors import TextError
 from pellucid.text.byte_symbols import BYTE_OF, SYMBOL_OF
 from pellucid.text.ends import (
@@ -205,9 +206,9 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`; beside it which tokens begin and end, where names do not tell."""
-        path.write_text(self.to_json(), encoding="utf-8")
+        write_text(path, self.to_json())
         if self._are_said:
-            path.with_name(SETTINGS).write_text(settings_for(self.roles()), encoding="utf-8")
+            write_text(path.with_name(SETTINGS), settings_for(self.roles()))
 
     def roles(self) -> dict[str, str]:
         """The special tokens by what `tokenizer_config.json` calls them."""

@@ -41,6 +41,8 @@ from pellucid.checkpoints.huggingface.directory import read_json, read_tensors
 from pellucid.errors import CheckpointError, ConfigError
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+#: All that `write_adapter` writes.
+ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 
 _ROOT = "base_model.model."
 _TENSOR = re.compile(re.escape(_ROOT) + r"(.+)\.lora_([AB])\.weight")
