@@ -134,7 +134,7 @@ class RunFolder:
                 owner.write_text(json.dumps(facts), encoding="utf-8")
             yield
         finally:
-            owner.unlink(missing_ok=True)
+            disk.remove_file(owner)
             lock.release()
 
     def is_held(self) -> bool:

@@ -216,8 +216,7 @@ class Tokenizer:
 
     def id_of(self, token: str) -> int | None:
         """The id of a special token by its name; None where there is none."""
-        found = self._inner.token_to_id(token)
-        return found if found in self._special else None
+        return i if (i := self._inner.token_to_id(token)) in self._special else None
 
     def to_published_json(self, *, begins: bool, ends: bool) -> str:
         """As `to_json`, and `transformers` will put the begin before a text, the end after it.
