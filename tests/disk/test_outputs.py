@@ -24,7 +24,7 @@ def test_what_pellucid_wrote_is_replaced_and_nothing_else(tmp_path: Path, name: 
     assert os.listdir(tmp_path) == [name]
     for content in (b"", b"mine", file.read_bytes() + b" ", b"mine" + file.read_bytes()):
         file.write_bytes(content)
-        with pytest.raises(PellucidError, match="not as pellucid wrote it.*name another"):
+        with pytest.raises(PellucidError, match=r"not as pellucid wrote it.*name another"):
             write_output(file, "ours")
         assert file.read_bytes() == content
 
