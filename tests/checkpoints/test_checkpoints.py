@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.checkpoints import Checkpoint, Shelf, load, save, verify, write_folder, write_text
+from pellucid.checkpoints import (
+    FILES,
+    Checkpoint,
+    Shelf,
+    load,
+    save,
+    verify,
+    write_folder,
+    write_text,
+)
+from pellucid.disk import Partial
 from pellucid.errors import CheckpointError
 
 
@@ -80,20 +90,23 @@ def test_a_failed_write_leaves_the_old_folder_whole(tmp_path: Path, failure: Bas
 
     def write(folder: Path) -> None:
         (folder / "half").write_text("of it")
+        (folder / "notes").write_text("of the user's")
         raise failure
 
     with pytest.raises((CheckpointError, KeyboardInterrupt)) as caught:
-        write_folder(tmp_path / "step-1", write)
+        write_folder(tmp_path / "step-1", ("half",), write, replace=True)
     if isinstance(failure, OSError):
         assert "the disk is full" in str(caught.value)
         assert "what was saved before is whole" in str(caught.value)
     assert load(tmp_path / "step-1").model["a"][0] == 1.0
-    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+    # what somebody put into the unfinished folder stays, and nothing else
+    left = [path.name for path in (tmp_path / "step-1.partial").iterdir()]
+    assert left == ["notes"]
 
 
 def test_replacing_leaves_the_new_one_alone(tmp_path: Path) -> None:
     for value in (1.0, 2.0):
-        save(tmp_path / "step-1", checkpoint(value))
+        save(tmp_path / "step-1", checkpoint(value), replace=True)
     assert load(tmp_path / "step-1").model["a"][0] == 2.0
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
@@ -139,7 +152,9 @@ def test_leftovers_of_a_crash_are_not_checkpoints_and_go_with_the_next_save(
     tmp_path: Path,
 ) -> None:
     shelf = Shelf(tmp_path)
-    (tmp_path / "step-5.partial").mkdir(parents=True)
+    left = Partial(tmp_path / "step-5", FILES)
+    (left.path / "model.safetensors").write_bytes(b"half")
+    left.release()
     assert shelf.steps() == []
     shelf.save(6, checkpoint(), best=False, keep=1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-6"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "run-id", "step-6"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pellucid.checkpoints import atomic, write_folder, write_text
+from pellucid.checkpoints import write_folder, write_text
+from pellucid.disk import moving
+from pellucid.disk import partial as unfinished
 from pellucid.errors import CheckpointError
 
 
@@ -36,25 +39,28 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         really_sync(descriptor)
         synced.append(names[descriptor])
 
-    # only the names that `atomic` uses: shutil opens folders in its own way
+    # only the names that `moving` uses: others open folders in their own way
     class Windows:
         open, fsync = staticmethod(open_file), staticmethod(sync)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(os, name)
 
-    monkeypatch.setattr(atomic, "os", Windows())
-    monkeypatch.setattr(atomic, "_WINDOWS", True)
+    monkeypatch.setattr(moving, "os", Windows())
+    for module in (moving, unfinished):
+        monkeypatch.setattr(module, "_WINDOWS", True)
     return synced
 
 
 def test_every_file_is_synced_though_no_folder_can_be(windows: list[Path], tmp_path: Path) -> None:
     write_text(tmp_path / "latest", "step-1")
-    write_folder(tmp_path / "step-1", lambda folder: _fill(folder, "one"))
-    write_folder(tmp_path / "step-1", lambda folder: _fill(folder, "two"))
+    for fill in (partial(_fill, text="one"), partial(_fill, text="two")):
+        write_folder(tmp_path / "step-1", ("a", "b"), fill, replace=True)
     assert (tmp_path / "latest").read_text() == "step-1"
     assert (tmp_path / "step-1" / "a").read_text() == "two"
-    assert sorted(path.name for path in windows) == ["a", "a", "b", "b", "latest.partial"]
+    marks = (".pellucid-unfinished", ".pellucid-lock")
+    synced = sorted(path.name for path in windows if path.name not in marks)
+    assert synced == ["a", "a", "b", "b", "content"]
 
 
 def test_a_file_that_somebody_reads_is_replaced_a_moment_later(
@@ -69,7 +75,7 @@ def test_a_file_that_somebody_reads_is_replaced_a_moment_later(
         really(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(atomic.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(moving.time, "sleep", lambda seconds: None)
     write_text(tmp_path / "metrics.jsonl", "new")
     assert (tmp_path / "metrics.jsonl").read_text() == "new"
 
@@ -83,7 +89,7 @@ def test_a_file_that_is_never_let_go_is_named_and_stays_whole(
         raise PermissionError(13, "Access is denied", str(target))
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(atomic.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(moving.time, "sleep", lambda seconds: None)
     with pytest.raises(CheckpointError, match=r"latest could not be written: .*Access is denied"):
         write_text(tmp_path / "latest", "new")
     assert (tmp_path / "latest").read_text() == "old"

@@ -222,7 +222,7 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", words, there.url, size], stderr=subprocess.PIPE, text=True
     )
-    partial = tmp_path / "data" / "tiny" / "a.partial"
+    partial = tmp_path / "data" / "tiny" / "a.partial" / "content"
     until = time.monotonic() + 30
     while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < until:
         time.sleep(0.01)

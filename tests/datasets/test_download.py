@@ -17,12 +17,12 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pellucid.datasets import download, fetch, server, whole
+from pellucid.disk import Partial
 from pellucid.errors import TextError
 from support.server import Server, serving
 
@@ -102,12 +102,23 @@ def test_a_file_that_nothing_is_known_of_cannot_be_taken_for_whole(target: Path)
 # -- going on
 
 
+def leave(target: Path, content: bytes) -> None:
+    """What a killed download left."""
+    left = Partial(target, ("content", "version"))
+    (left.path / "content").write_bytes(content)
+    (left.path / "version").write_text('"one"')
+    left.release()
+
+
 def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Path) -> None:
     there.cuts = [300_000]
     said = refusal(there, target, **KNOWN)
     assert "300,000 of 1,048,576 bytes" in said
     assert "the same command goes on from there" in said
-    assert left_in(target.parent) == {"file.txt.partial", "file.txt.partial.version"}
+    assert {path.name for path in (target.parent / "file.txt.partial").iterdir()} >= {
+        "content",
+        "version",
+    }
     seen: list[int] = []
     fetch(f"{there.url}/file.txt", target, **KNOWN, progress=lambda n, _: seen.append(n))
     assert target.read_bytes() == CONTENT
@@ -195,18 +206,14 @@ def test_only_a_version_with_a_name_is_gone_on_with(
 def test_a_download_that_was_complete_but_not_yet_renamed_is_taken(
     there: Server, target: Path
 ) -> None:
-    target.parent.mkdir()
-    target.with_name("file.txt.partial").write_bytes(CONTENT)
-    target.with_name("file.txt.partial.version").write_text('"one"')
+    leave(target, CONTENT)
     fetch(f"{there.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
     assert there.sent == 0
 
 
 def test_more_than_there_can_be_is_thrown_away(there: Server, target: Path) -> None:
-    target.parent.mkdir()
-    target.with_name("file.txt.partial").write_bytes(CONTENT + b"x")
-    target.with_name("file.txt.partial.version").write_text('"one"')
+    leave(target, CONTENT + b"x")
     fetch(f"{there.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == CONTENT
 
@@ -219,7 +226,7 @@ def test_a_download_that_was_killed_is_gone_on_with(there: Server, target: Path)
         "fetch(sys.argv[1], Path(sys.argv[2]))"
     )
     child = subprocess.Popen([sys.executable, "-c", words, f"{there.url}/file.txt", str(target)])
-    partial = target.with_name("file.txt.partial")
+    partial = target.with_name("file.txt.partial") / "content"
     until = time.monotonic() + 30
     while not (partial.exists() and partial.stat().st_size > 0) and time.monotonic() < until:
         time.sleep(0.01)
@@ -234,9 +241,9 @@ def test_a_download_that_was_killed_is_gone_on_with(there: Server, target: Path)
 
 
 def test_two_downloads_of_one_file_are_not_mixed(there: Server, target: Path) -> None:
-    target.parent.mkdir()
-    with filelock.FileLock(target.with_name("file.txt.partial.lock")):
-        assert "another process is downloading" in refusal(there, target, **KNOWN)
+    held = Partial(target, ("content", "version"))
+    assert "another process is downloading" in refusal(there, target, **KNOWN)
+    held.remove()
     fetch(f"{there.url}/file.txt", target, **KNOWN)
 
 
@@ -278,7 +285,7 @@ def test_a_web_page_is_no_file_and_costs_nothing_that_has_come(
     there.content, there.headers, there.etag = page, {"Content-Type": kind}, None
     said = refusal(there, target, **KNOWN)
     assert "gave a web page" in said or "another file" in said
-    partial = target.with_name("file.txt.partial")
+    partial = target.with_name("file.txt.partial") / "content"
     assert partial.stat().st_size == 300_000
     if kind == "text/plain":
         assert "gave a web page" in refusal(there, target.with_name("unknown.txt"))

@@ -95,7 +95,7 @@ def test_interrupted_writing_is_not_taken_for_a_finished_one(
 
     folder, sides = tmp_path / "examples", {"train": TRAIN, "held_out": HELD_OUT}
     with monkeypatch.context() as patch:
-        patch.setattr("pellucid.examples.store.os.replace", pulled_plug)
+        patch.setattr("pellucid.disk.moving.os.replace", pulled_plug)
         with pytest.raises(KeyboardInterrupt):
             write(folder, sides, FACTS)
     with pytest.raises(TextError, match="damaged or incomplete"):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -271,10 +272,15 @@ def test_a_run_in_use_is_locked_and_a_dead_owner_is_not_in_the_way(
 
 
 def test_default_folders_never_collide(tmp_path: Path) -> None:
-    from pellucid.runs.folder import new_folder
+    from pellucid.runs.folder import preparing
 
-    made = {new_folder("nano", tmp_path / "runs").path for _ in range(20)}
-    assert len(made) == 20
+    with ExitStack() as stack:
+        begun = [
+            stack.enter_context(preparing(name="nano", parent=tmp_path / "runs")) for _ in range(20)
+        ]
+        assert len({folder.path for folder, _ in begun}) == 20
+        assert len({work.path for _, work in begun}) == 20
+    assert len([*(tmp_path / "runs").iterdir()]) == 20
 
 
 @pytest.mark.parametrize(("name", "value"), [("torch_version", "1.0"), ("device_name", "abacus")])

@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-import filelock
 import pytest
 
 from pellucid import config
+from pellucid.disk import PARTIAL, Held, Partial
 from pellucid.errors import RunError, TextError
-from pellucid.runs.folder import chosen_folder
+from pellucid.runs.folder import preparing, refuse_taken
 from pellucid.runs.text import ready_text
 from pellucid.text import Remembered, cache, checksums
 from support.tiny import train_tiny
@@ -58,8 +58,8 @@ class Prepared:
 
     @property
     def entries(self) -> list[Path]:
-        every = sorted((self.folder / "cache" / "text").iterdir())
-        return [entry for entry in every if not entry.name.startswith("partial-")]
+        every = sorted((self.folder / "cache" / "text").glob("*"))
+        return [entry for entry in every if entry.suffix != PARTIAL]
 
 
 @pytest.fixture
@@ -193,28 +193,34 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
 
 def test_what_was_left_unfinished_for_a_day_is_taken_away(prepared: Prepared) -> None:
     place = prepared.folder / "cache" / "text"
-    old, fresh, held = (place / f"partial-{name}" for name in ("old", "fresh", "held"))
-    for folder in (old, fresh, held):
-        (folder / "entry").mkdir(parents=True)
-        (folder / ".lock").touch()
+    old, fresh, held = (
+        Partial(place / name, ("text/train.npy",)) for name in ("old", "fresh", "held")
+    )
+    mine = place / "notes.partial"
+    for folder in (old.path, fresh.path, held.path, mine):
+        (folder / "text").mkdir(parents=True)
+        (folder / "text" / "train.npy").write_bytes(b"half")
     long_ago = time.time() - 25 * 3600
-    for folder in (old, held):
-        for path in (folder / ".lock", folder / "entry", folder):
+    for folder in (old.path, held.path, mine):
+        for path in (folder, *folder.rglob("*")):
             os.utime(path, (long_ago, long_ago))
-    lock = filelock.FileLock(held / ".lock")
-    with lock:
-        prepared("one")
-        assert sorted(path.name for path in place.glob("partial-*")) == [
-            "partial-fresh",
-            "partial-held",
-        ]
+    old.release()
+    fresh.release()
+    prepared("one")
+    assert sorted(path.name for path in place.glob("*.partial")) == [
+        "fresh.partial",
+        "held.partial",
+        "notes.partial",
+    ]
+    assert (mine / "text" / "train.npy").read_bytes() == b"half"
+    held.release()
 
 
 def test_text_that_another_process_prepares_is_prepared_beside_it(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken(_: Path) -> None:
-        raise filelock.Timeout("held")
+        raise Held("held")
 
     with monkeypatch.context() as patch:
         patch.setattr(cache, "Workshop", taken)
@@ -291,33 +297,26 @@ def test_process_that_is_killed_while_encoding_is_gone_on_with(
     for file in (*(undisturbed / "text").iterdir(), undisturbed / "tokenizer.json"):
         assert (one / file.relative_to(undisturbed)).read_bytes() == file.read_bytes()
     assert journals() == []
-    assert [*tmp_path.rglob("partial-*")] == []
-
-
-def test_folder_that_a_killed_process_left_can_be_named_again(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    (folder / "text.partial").mkdir(parents=True)
-    (folder / ".lock").touch()
-    (folder / ".lock-owner.json").write_text("{}")
-    assert chosen_folder(folder).path == folder
-    (folder / "notes.txt").touch()
-    with pytest.raises(RunError, match="is there already and is not empty"):
-        chosen_folder(folder)
+    assert [*tmp_path.rglob("*.partial")] == []
 
 
 def test_run_that_was_killed_before_its_config_was_written_is_begun_again(tmp_path: Path) -> None:
     train_tiny(tmp_path / "whole", steps=4)
     folder = tmp_path / "run"
-    folder.mkdir()
-    shutil.copytree(tmp_path / "whole" / "text", folder / "text")
-    shutil.copy(tmp_path / "whole" / "tokenizer.json", folder)
-    (folder / "run.partial").touch()
+    killed = preparing(folder)
+    _, work = killed.__enter__()
+    shutil.copytree(tmp_path / "whole" / "text", work.text)
+    shutil.copytree(work.path, tmp_path / "killed")
+    killed.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert not work.path.exists()
+    (tmp_path / "killed").rename(work.path)  # as a kill leaves it
     train_tiny(folder, steps=4)
     files = [file.name for file in folder.iterdir()]
     assert "config.toml" in files
-    assert not any(name.endswith(".partial") for name in files)
+    assert not any(name.startswith(".pellucid") for name in files)
+    assert not work.path.exists()
     with pytest.raises(RunError, match="pellucid train --resume"):
-        chosen_folder(folder)
+        refuse_taken(folder)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has no such rights")

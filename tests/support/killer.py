@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import torch
 
 import pellucid.runs
+from pellucid.disk import PARTIAL
 from pellucid.runs import RunFolder
 
 #: More than the children have time for before they are killed, on a machine twice as fast, too.
@@ -33,7 +33,6 @@ def go_on(folder: Path) -> None:
     if RunFolder(folder).config.is_file():
         pellucid.runs.resume(folder, show=False)
     else:
-        shutil.rmtree(folder, ignore_errors=True)  # killed before it was a run
         train_tiny(folder, steps=STEPS, settings=EVERY_STEP)
 
 
@@ -64,7 +63,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
             sys.exit(1)
         killed += 1
         shelf = folder / "checkpoints"
-        partial += any(p.name.endswith(".partial") for p in shelf.glob("*"))
+        partial += any(p.name.endswith(PARTIAL) for p in shelf.glob("*"))
     _, status = os.waitpid(child(folder), 0)
     end = os.waitstatus_to_exitcode(status)
     print(json.dumps({"killed": killed, "killed_while_saving": partial, "ended": end}))

@@ -104,7 +104,7 @@ def test_interrupted_preparation_is_not_taken_for_a_finished_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pellucid.text.shards.os.replace", pulled_plug)
+        patch.setattr("pellucid.disk.moving.os.replace", pulled_plug)
         with pytest.raises(KeyboardInterrupt):
             prepare(folder, parts_of(SPLIT), BYTES)
     assert (tmp_path / "text.partial" / "train.npy").exists()

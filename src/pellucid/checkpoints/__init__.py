@@ -1,7 +1,8 @@
 """State to files and back: atomic, checksummed, never unpickled. Knows no loop and no model."""
 
-from pellucid.checkpoints.atomic import PARTIAL, write_bytes, write_folder, write_text
+from pellucid.checkpoints.atomic import write_bytes, write_folder, write_text
 from pellucid.checkpoints.files import (
+    FILES,
     Checkpoint,
     load,
     load_model_tensors,
@@ -15,7 +16,7 @@ from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.retention import Shelf
 
 __all__ = [
-    "PARTIAL",
+    "FILES",
     "Checkpoint",
     "Shelf",
     "first_non_finite",

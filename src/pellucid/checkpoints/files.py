@@ -35,6 +35,8 @@ OPTIMISER = "optimiser.safetensors"
 RANDOM = "random.safetensors"
 STATE = "state.json"
 MANIFEST = "checkpoint.json"
+#: All that is in a checkpoint's folder.
+FILES = (MODEL, OPTIMISER, RANDOM, STATE, MANIFEST)
 
 _WINDOWS = os.name == "nt"
 
@@ -49,11 +51,13 @@ class Checkpoint:
     state: Mapping[str, Any]
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder` all at once, after a look at how much room there is.
+def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: bool = False) -> None:
+    """Write `folder` all at once; with `replace`, in the place of a checkpoint that is ours.
+
+    It looks first at how much room there is.
 
     Raises:
-        CheckpointError: the disk is full or cannot be written.
+        CheckpointError: the disk is full or cannot be written, or what is there is not ours.
     """
     groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
     text = json_text(checkpoint.state, indent=1)
@@ -67,11 +71,13 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         manifest = {
             "format": FORMAT,
             "pellucid": __version__,
-            "sha256": {file.name: _sha256(file) for file in sorted(partial.iterdir())},
+            "name": folder.name,
+            "run": run_id,
+            "sha256": {name: _sha256(partial / name) for name in FILES if name != MANIFEST},
         }
         (partial / MANIFEST).write_text(json_text(manifest, indent=1), encoding="utf-8")
 
-    write_folder(folder, write)
+    write_folder(folder, FILES, write, replace=replace)
 
 
 def verify(folder: Path) -> None:
@@ -171,6 +177,22 @@ def _read_json(file: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from None
+
+
+def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:
+    """The files that a run's checkpoint lists; None if that run did not save it under this name.
+
+    Checkpoints of 0.1 do not say whose they are: they count as the run's in whose folder they lie.
+    """
+    try:
+        manifest = _read_json(folder / MANIFEST)
+        listed = cast("dict[str, str]", manifest["sha256"])
+        owner = manifest.get("run", run_id), manifest.get("name", folder.name)
+    except (CheckpointError, LookupError, TypeError, AttributeError):
+        return None
+    if folder.is_symlink() or owner != (run_id, folder.name) or not set(listed) <= set(FILES):
+        return None
+    return (*listed, MANIFEST)
 
 
 def _sha256(file: Path) -> str:

@@ -1,20 +1,24 @@
 """The shelf of a run's checkpoints: which there are, which is the latest and the best, which go.
 
     checkpoints/step-100/  checkpoints/step-200/  checkpoints/latest  checkpoints/best
+    checkpoints/run-id
 
 Comes in: checkpoints to keep. Goes out: their folders. `latest` and `best` are text files that
-hold a folder's name. It does not know what is in a checkpoint.
+hold a folder's name. `run-id` is in the manifest of each checkpoint that this run saved: only those
+are ever removed, and only the files that their manifests list. It does not know what is in a
+checkpoint.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import shutil
+import secrets
 from pathlib import Path
 
-from pellucid.checkpoints.atomic import PARTIAL, write_text
-from pellucid.checkpoints.files import Checkpoint, save, verify
+from pellucid import disk
+from pellucid.checkpoints.atomic import write_text
+from pellucid.checkpoints.files import FILES, MANIFEST, Checkpoint, own_files, save, verify
 from pellucid.errors import CheckpointError
 
 _log = logging.getLogger(__name__)
@@ -34,7 +38,8 @@ class Shelf:
             return []
         home = self.folder.resolve()
         inside = (path for path in self.folder.iterdir() if path.resolve().parent == home)
-        matches = (_STEP.fullmatch(path.name) for path in inside)
+        folders = (path for path in inside if (path / MANIFEST).is_file())
+        matches = (_STEP.fullmatch(path.name) for path in folders)
         return sorted(int(match[1]) for match in matches if match)
 
     def path(self, step: int) -> Path:
@@ -46,8 +51,11 @@ class Shelf:
 
         The newest `keep` and the best one stay.
         """
-        path = self.path(step)
-        save(path, checkpoint)
+        path, run_id = self.path(step), self._run_id()
+        taken = path.is_file() or any((path / name).exists() for name in FILES)
+        if (taken or path.is_symlink()) and own_files(path, run_id) is None:
+            _log.warning("%s is not this run's own: set aside as %s", path, disk.set_aside(path))
+        save(path, checkpoint, run_id=run_id, replace=True)
         if best:
             write_text(self.folder / "best", path.name + "\n")
         write_text(self.folder / "latest", path.name + "\n")
@@ -134,14 +142,24 @@ class Shelf:
             return self.path(step)
         return None
 
+    def _run_id(self) -> str:
+        """What the checkpoints of this run are known by; drawn when the first one is saved."""
+        file = self.folder / "run-id"
+        if not file.is_file():
+            write_text(file, secrets.token_hex(8) + "\n")
+        return file.read_text(encoding="utf-8").strip()
+
     def _tidy(self, keep: int) -> None:
-        spared = {self.path(step).name for step in self.steps()[-keep:]}
+        run_id = self._run_id()
+        listed = {step: own_files(self.path(step), run_id) for step in self.steps()}
+        own = {step: files for step, files in listed.items() if files is not None}
+        spared = {self.path(step).name for step in list(own)[-keep:]}
         spared |= {_read_mark(self.folder / mark) or "" for mark in ("latest", "best")}
-        for path in self.folder.iterdir():
-            stale = _STEP.fullmatch(path.name) and path.name not in spared
-            if path.is_dir() and (stale or path.name.endswith(PARTIAL)):
-                _log.debug("taking away %s", path)
-                shutil.rmtree(path, ignore_errors=True)
+        for step, files in own.items():
+            if self.path(step).name not in spared:
+                _log.debug("taking away %s", self.path(step))
+                disk.remove(self.path(step), files)
+        disk.sweep(self.folder)
 
 
 def _step_of(path: Path) -> int:

@@ -11,6 +11,7 @@ from pellucid.cli.output import add_json, print_json
 from pellucid.cli.presets import with_vocabulary
 from pellucid.config import Run, encode, run_from_table
 from pellucid.counting import parameter_count
+from pellucid.disk import write_output
 from pellucid.drawing import Drawing, as_svg, as_text, assemble, boxes, place
 from pellucid.errors import ConfigError
 from pellucid.presets import PRESETS, find
@@ -50,7 +51,7 @@ def call(arguments: argparse.Namespace) -> None:
     model = with_vocabulary(run).model
     drawing = assemble(model, name)
     if arguments.svg is not None:
-        Path(arguments.svg).write_text(as_svg(place(drawing, beside=True)), encoding="utf-8")
+        write_output(Path(arguments.svg), as_svg(place(drawing, beside=True)))
     if arguments.json:
         file = {} if arguments.svg is None else {"file": arguments.svg}
         print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)

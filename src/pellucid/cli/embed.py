@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,12 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Print who is near whom, or all as JSON; write the vectors where asked to."""
     from pellucid import runs
+    from pellucid.disk import check_output
 
     if arguments.out is not None and not arguments.out.endswith(".npy"):
         raise ConfigError(f"--out {arguments.out}: vectors are written as .npy; name it so")
+    if arguments.out is not None:
+        check_output(Path(arguments.out))
     texts = texts_of(arguments, to="embed")
     run = runs.load(arguments.run, device=arguments.device)
     all_texts = texts if arguments.like is None else [*texts, arguments.like]
@@ -75,8 +79,11 @@ def call(arguments: argparse.Namespace) -> None:
 def _save(file: Path, vectors: Vectors) -> None:
     import numpy as np
 
-    with file.open("wb") as out:
-        np.save(out, vectors)
+    from pellucid.disk import write_output_bytes
+
+    content = io.BytesIO()
+    np.save(content, vectors)
+    write_output_bytes(file, content.getvalue())
 
 
 def _facts(

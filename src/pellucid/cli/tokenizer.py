@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -87,7 +88,7 @@ def _train(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
     out = Path(arguments.out)
-    if out.exists():
+    if os.path.lexists(out):
         raise TextError(f"{out} is there already and is not overwritten: name another with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
     read = _reader(arguments.paths, arguments.field)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.output import add_json, print_json
+from pellucid.disk import write_output
 from pellucid.errors import RunError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def call(arguments: argparse.Namespace) -> None:
     file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
     if file.suffix.lower() not in (".html", ".htm"):
         raise RunError(f"what is written is HTML, and {file} does not end in .html: name it so")
-    file.write_text(vitals_page(folder.path.name, events, said), encoding="utf-8")
+    write_output(file, vitals_page(folder.path.name, events, said))
     if arguments.json:
         last = events[-1]
         signs = [

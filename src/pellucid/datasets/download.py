@@ -3,8 +3,8 @@
 Comes in: an address, a place, and what is known of the file. Goes out: the file under its name, its
 size and SHA-256 compared. It does not know which files there are, nor who watches.
 
-What has come lies in `NAME.partial` until it is whole; beside it, `NAME.partial.version` keeps what
-the server called this version of the file, so that a later call goes on where this one stopped and
+What has come lies in a folder `NAME.partial` until it is whole; in it, `version` keeps what the
+server called this version of the file, so that a later call goes on where this one stopped and
 never joins two versions.
 """
 
@@ -15,20 +15,20 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from pellucid.datasets.server import Answer, ask
+from pellucid.disk import Held, Partial, move, remove_file, write_text
 from pellucid.errors import TextError
 
 #: Called with the bytes that are there, and how many there will be, where that is known.
 Progress = Callable[[int, int | None], None]
 
 _BLOCK = 2**18
+_CONTENT, _VERSION = _FILES = ("content", "version")
 _AGAIN = "the same command goes on from there"
 
 
@@ -89,16 +89,17 @@ def fetch(
     there = whole(target, n_bytes=n_bytes, sha256=sha256)
     if there is not None:
         return there
-    with _disk(target), _folder_of(target), _alone(target):
-        return _Download(address, target, n_bytes, sha256).run(progress)
+    with _disk(target), _unfinished(target) as folder:
+        return _Download(address, target, folder, n_bytes, sha256).run(progress)
 
 
 class _Download:
-    def __init__(self, address: str, target: Path, n_bytes: int | None, sha256: str | None) -> None:
+    def __init__(
+        self, address: str, target: Path, folder: Path, n_bytes: int | None, sha256: str | None
+    ) -> None:
         self.address, self.target = address, target
         self.n_bytes, self.sha256 = n_bytes, sha256
-        self.partial = target.with_name(target.name + ".partial")
-        self.version = self.partial.with_name(self.partial.name + ".version")
+        self.partial, self.version = folder / _CONTENT, folder / _VERSION
 
     def run(self, progress: Progress) -> Fetched:
         with self._answer() as answer:
@@ -120,13 +121,27 @@ class _Download:
                 f"{found}, expected {_or_unknown(total)} and {expected or 'any'}; it was removed: "
                 "try again, or take it from elsewhere with --from"
             )
-        if self.sha256 is None:
-            line = f"{found}  {self.target.name}\n"
-            _beside(self.target).write_text(line, encoding="utf-8")
-        os.replace(self.partial, self.target)
-        self.version.unlink(missing_ok=True)
+        self._place(found)
         checked = "published" if self.sha256 else "server" if expected else None
         return Fetched(path=self.target, n_bytes=size, sha256=found, checked=checked)
+
+    def _place(self, sha256: str) -> None:
+        """Give the file its name, and write its hash beside it where nobody has published one."""
+        if self.sha256 is None:
+            beside, line = _beside(self.target), f"{sha256}  {self.target.name}\n"
+            if os.path.lexists(beside) and _earlier(self.target) != sha256:
+                raise TextError(
+                    f"{beside} is there already, and says another SHA-256 than the {sha256} that "
+                    f"came: move it away; what has come is kept: {_AGAIN}"
+                )
+            if not os.path.lexists(beside):
+                write_text(beside, line)
+        if os.path.lexists(self.target):
+            raise TextError(
+                f"{self.target} came to be while it was downloaded, and is not overwritten: move "
+                f"it away; what has come is kept: {_AGAIN}"
+            )
+        move(self.partial, self.target)
 
     @contextmanager
     def _answer(self) -> Generator[Answer]:
@@ -177,7 +192,7 @@ class _Download:
             _refuse_full(self.target, total - have)
         digest = _hash_of(self.partial) if have else hashlib.sha256()
         if not have:
-            self.partial.unlink(missing_ok=True)
+            remove_file(self.partial)
             self.version.write_text(answer.version or "", encoding="utf-8")
         with self.partial.open("ab") as file:
             progress(have, total)
@@ -191,36 +206,24 @@ class _Download:
         return digest
 
     def _drop(self) -> None:
-        self.partial.unlink(missing_ok=True)
-        self.version.unlink(missing_ok=True)
+        remove_file(self.partial)
+        remove_file(self.version)
 
 
 @contextmanager
-def _folder_of(target: Path) -> Generator[None]:
-    """Make its folder; take it away again where nothing came into it."""
-    made = [folder for folder in target.parents if not folder.exists()]
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _unfinished(target: Path) -> Generator[Path]:
+    """The folder for what has come so far; it goes where nothing came, or all is done."""
     try:
-        yield
-    finally:
-        with suppress(OSError):  # not empty
-            for folder in made:
-                folder.rmdir()
-
-
-@contextmanager
-def _alone(target: Path) -> Generator[None]:
-    lock = filelock.FileLock(target.with_name(target.name + ".partial.lock"), blocking=False)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
+        partial = Partial(target, _FILES, keep=_FILES, alone=True)
+    except Held:
         raise TextError(f"another process is downloading {target}: wait for it") from None
     try:
-        yield
+        yield partial.path
     finally:
-        with suppress(OSError):  # Windows removes it by itself
-            Path(lock.lock_file).unlink()
-        lock.release()
+        if (partial.path / _CONTENT).exists():
+            partial.release()
+        else:
+            partial.remove()
 
 
 @contextmanager

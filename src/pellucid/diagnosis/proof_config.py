@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pellucid import config
-from pellucid.checkpoints import write_text
 from pellucid.config import run_to_toml
 from pellucid.diagnosis.prescriptions import patched
 from pellucid.diagnosis.proof import Proof
+from pellucid.disk import free_name, write_output
 from pellucid.runs.folder import RunFolder
 
 
@@ -34,7 +34,7 @@ def write_fixed(
     name = folder.path.resolve().name
     file = folder.path.parent / f"{name}-fixed.toml" if out is None else Path(out)
     if out is None:
-        file = _free(file)
+        file = free_name(file)
     told = [
         f"# {name} with {best.prescription.does}, for {', '.join(best.codes)}:",
         f"# {best.prescription.why}",
@@ -43,7 +43,7 @@ def write_fixed(
     ]
     text = run_to_toml(patched(run, best.prescription.assignments))
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, "\n".join([*told, "", text]))
+    write_output(file, "\n".join([*told, "", text]))
     again = "" if reward is None else f" --reward {shlex.quote(reward)}"
     command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{again}", ""
     if best.prescription.needs == "replay" and start:
@@ -54,13 +54,3 @@ def write_fixed(
             f"--out {target}{again}"
         )
     return replace(proof, file=str(file), command=command, checkpoint=checkpoint)
-
-
-def _free(file: Path) -> Path:
-    """The file, or the first of its numbered names that is not taken: nothing is overwritten."""
-    number = 2
-    found = file
-    while found.exists():
-        found = file.with_name(f"{file.stem}-{number}{file.suffix}")
-        number += 1
-    return found

@@ -20,6 +20,7 @@ from pellucid.diagnosis.fork_start import Start, choose_start
 from pellucid.diagnosis.prescriptions import Prescription, patched, prescriptions
 from pellucid.diagnosis.proof import Proof, Trial
 from pellucid.diagnosis.proof_config import write_fixed
+from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_config, read_plan
@@ -83,6 +84,8 @@ def prove(
     ):
         if value < least:
             raise ConfigError(f"--{name} must be at least {least}, was {value}")
+    if out is not None:
+        check_output(Path(out))
     folder, _ = existing_folder(Path(path))
     run, plan = read_config(folder), read_plan(folder)
     machine_changes(plan)  # for its refusal

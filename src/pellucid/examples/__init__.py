@@ -24,6 +24,7 @@ from pellucid.examples.parting import held_out_of
 from pellucid.examples.plain import Labelled
 from pellucid.examples.rows import Row
 from pellucid.examples.store import (
+    EXAMPLE_FILES,
     Examples,
     Facts,
     Ragged,
@@ -34,6 +35,7 @@ from pellucid.examples.store import (
 from pellucid.examples.templates import ChatTemplate, Template, template_for
 
 __all__ = [
+    "EXAMPLE_FILES",
     "Answers",
     "Bucketed",
     "Census",

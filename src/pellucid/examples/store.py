@@ -16,8 +16,6 @@ never taken for a finished one.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.config import decode, encode
+from pellucid.disk import new_folder
 from pellucid.errors import ConfigError, TextError
 from pellucid.json_text import json_text
 from pellucid.text.checksums import file_sha256
@@ -37,6 +36,11 @@ Indices = npt.NDArray[np.int64]
 
 _MANIFEST = "examples.json"
 _SIDES = ("train", "held_out")
+#: All that is in a folder of examples.
+EXAMPLE_FILES = (
+    _MANIFEST,
+    *(f"{side}.{form}" for side in _SIDES for form in ("*.npy", "texts.jsonl")),
+)
 
 
 class Numbered(Protocol):
@@ -168,20 +172,17 @@ def write(
     Raises:
         TextError: a side is empty, or its examples differ in their columns.
     """
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    train, held_out = (_write(partial, side, sides[side], text_of) for side in _SIDES)
-    manifest = Manifest(
-        format=FORMAT,
-        tokenizer_sha256=facts.tokenizer_sha256,
-        classes=facts.classes,
-        train=train,
-        held_out=held_out,
-    )
-    table = encode(manifest) | {"census": dict(facts.census)}
-    (partial / _MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
-    os.replace(partial, folder)
+    with new_folder(folder, EXAMPLE_FILES) as partial:
+        train, held_out = (_write(partial, side, sides[side], text_of) for side in _SIDES)
+        manifest = Manifest(
+            format=FORMAT,
+            tokenizer_sha256=facts.tokenizer_sha256,
+            classes=facts.classes,
+            train=train,
+            held_out=held_out,
+        )
+        table = encode(manifest) | {"census": dict(facts.census)}
+        (partial / _MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
     return open_examples(folder)
 
 

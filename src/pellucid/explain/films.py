@@ -22,6 +22,7 @@ import safetensors
 import safetensors.torch
 
 from pellucid.checkpoints import write_bytes, write_text
+from pellucid.disk import remove_file
 from pellucid.errors import RunError
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.snapshots import Snapshot
@@ -79,8 +80,8 @@ class Reel:
     def cut_after(self, step: int) -> None:
         """Drop what came after `step`: a run that goes on from there takes it again."""
         for later in self.steps():
-            if later > step:
-                self.file(later).unlink()
+            if later > step and self._body(later) is not None:
+                remove_file(self.file(later))
 
     def snapshot(self, step: int) -> Snapshot:
         """One snapshot, checked.
@@ -90,9 +91,8 @@ class Reel:
         """
         file = self.file(step)
         try:
-            content = file.read_bytes()
-            digest, body = content[:_DIGEST], content[_DIGEST:]
-            if hashlib.sha256(body).digest() != digest:
+            body = self._body(step)
+            if body is None:
                 raise ValueError("its checksum is another one")
             return Snapshot(step=step, tensors=safetensors.torch.load(body))
         except (OSError, ValueError, safetensors.SafetensorError) as error:
@@ -100,6 +100,12 @@ class Reel:
                 f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
                 "where it is whole, or delete it, and the film goes on without it"
             ) from None
+
+    def _body(self, step: int) -> bytes | None:
+        """What a file of ours holds; None if its checksum is another one."""
+        content = self.file(step).read_bytes()
+        digest, body = content[:_DIGEST], content[_DIGEST:]
+        return body if hashlib.sha256(body).digest() == digest else None
 
     def read(self) -> Film:
         """All of it.

@@ -23,7 +23,6 @@ import logging
 import os
 import platform
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Generator
@@ -33,6 +32,7 @@ from functools import cache
 from pathlib import Path
 
 from pellucid import children
+from pellucid.disk import move
 from pellucid.places import cache_folder, only_mine, private_folder
 
 _log = logging.getLogger(__name__)
@@ -122,13 +122,11 @@ def _library_in(place: Path, source: Path, command: list[str], scratch: Path) ->
             continue
         if kept.stem.rpartition("-")[2] == _digest(kept):
             return kept
-        with suppress(OSError):
-            kept.unlink()
     made = scratch / "made.so"
     _output_of([*command, *_FLAGS, str(source), "-o", str(made), "-lm"], scratch)
     made.chmod(0o700)
     goal = place / f"{stem}-{_digest(made)}.so"
-    os.replace(made, goal)
+    move(made, goal)
     return goal
 
 
@@ -159,11 +157,12 @@ def _place() -> Path:
                 return private
             if private is None:
                 _log.warning(_SHARED, folder)
-    passing = private_folder(Path(tempfile.mkdtemp(prefix="pellucid-native-")))
-    if passing is None:
+    passing = tempfile.TemporaryDirectory(prefix="pellucid-native-", ignore_cleanup_errors=True)
+    atexit.register(passing.cleanup)
+    private = private_folder(Path(passing.name))
+    if private is None:
         raise OSError(f"other users can write to {tempfile.gettempdir()}: set TMPDIR to your own")
-    atexit.register(shutil.rmtree, passing, ignore_errors=True)
-    return passing
+    return private
 
 
 def _digest(file: Path) -> str:

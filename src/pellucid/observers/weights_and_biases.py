@@ -8,15 +8,19 @@ It does not know training, and imports wandb only when an observer is made.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
 from pellucid.observers.needs import missing, place_in
 from pellucid.observers.numbers import numbers_of
 from pellucid.training import events
+
+_RUN_ID = re.compile(r"[0-9a-f]{16}\s*")
 
 
 class WeightsAndBiases:
@@ -85,7 +89,9 @@ def _run_id(file: Path, *, resumed: bool) -> str:
     if resumed and file.is_file():
         return file.read_text(encoding="utf-8").strip()
     run_id = secrets.token_hex(8)
-    file.write_text(run_id + "\n", encoding="utf-8")
+    if file.is_file() and not _RUN_ID.fullmatch(file.read_text(encoding="utf-8", errors="replace")):
+        raise RunError(f"{file} is there already, and holds no run id of ours: move it away")
+    write_text(file, run_id + "\n")
     return run_id
 
 

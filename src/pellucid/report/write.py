@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from pellucid.disk import check_output, write_output
 from pellucid.errors import RunError
 from pellucid.json_text import json_text
 from pellucid.report.page import Facts, page
@@ -43,6 +44,7 @@ def write_report(run: str | Path, out: str | Path | None = None) -> Report:
         raise RunError(f"the report is HTML, and {file} does not end in .html: name it so")
     if not file.parent.is_dir():
         raise RunError(f"{file} cannot be written: there is no folder {file.parent}; make it first")
+    check_output(file)
     happened = read_events(folder.metrics)
     if not happened:
         raise RunError(
@@ -53,9 +55,7 @@ def write_report(run: str | Path, out: str | Path | None = None) -> Report:
     text = page(
         story, config_text=folder.config.read_text(encoding="utf-8"), papers=list(_papers(folder))
     )
-    content = text.encode()
-    file.write_bytes(content)
-    return Report(file, len(content), story.step, len(happened))
+    return Report(file, write_output(file, text), story.step, len(happened))
 
 
 def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:

@@ -6,7 +6,6 @@ directory that `peft` reads, or a run. It does not know families, nor what the a
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,12 @@ import torch
 
 from pellucid import config
 from pellucid.checkpoints import load_model_tensors, refuse_non_finite, write_folder
-from pellucid.checkpoints.huggingface import base_of_adapter, read_adapter, write_adapter
+from pellucid.checkpoints.huggingface import (
+    ADAPTER_FILES,
+    base_of_adapter,
+    read_adapter,
+    write_adapter,
+)
 from pellucid.errors import RunError
 from pellucid.model import assemble, assemble_trained, merged
 from pellucid.runs.folder import RunFolder, existing_folder, is_published, refuse_taken
@@ -52,7 +56,7 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
         nonlocal family
         family = write_adapter(place, config_of_run.model, lora, tensors, base=base)
 
-    write_folder(out, write)
+    write_folder(out, ADAPTER_FILES, write)
     return Exported(folder=out, family=f"LoRA of rank {lora.rank} for a {family}")
 
 
@@ -76,11 +80,8 @@ def import_adapter(source: Path, out: Path, *, base: str | Path | None) -> Impor
     fill(model, tensors, torch.device("cpu"))
     plain = around(begun.config.model, RunFolder(out).tokenizer)
     run = replace(plain, objective=begun.config.objective, trained=adapter.lora)
-    write_run(out, run, tensors, begun.tokenizer, "adapter")
-    if not is_published(below):
-        template = existing_folder(below)[0].template
-        if template.exists():
-            shutil.copy(template, RunFolder(out).template)
+    template = None if is_published(below) else existing_folder(below)[0].template
+    write_run(out, run, tensors, begun.tokenizer, "adapter", template=template)
     return Imported(
         folder=out,
         family=f"LoRA of rank {adapter.lora.rank} on {below}",

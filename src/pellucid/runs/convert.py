@@ -14,6 +14,7 @@ from pellucid import config
 from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import (
     MULTI_LABEL,
+    PUBLISHED_FILES,
     SINGLE_LABEL,
     is_adapter,
     is_huggingface,
@@ -35,9 +36,11 @@ from pellucid.runs.published import (
     published_tokenizer,
     refuse_too_many,
 )
-from pellucid.text import Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
+from pellucid.text import SETTINGS, Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
 
 _LLAMA2C = "llama2.c"
+#: All that an export writes.
+_EXPORTED = (*PUBLISHED_FILES, "tokenizer.json", SETTINGS)
 
 
 def import_model(
@@ -138,9 +141,9 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
         text = words.to_published_json(begins=begins, ends=ends)
         (place / "tokenizer.json").write_text(text, encoding="utf-8")
         settings = settings_for(words.roles(), context_length=model.context_length)
-        (place / "tokenizer_config.json").write_text(settings, encoding="utf-8")
+        (place / SETTINGS).write_text(settings, encoding="utf-8")
 
-    write_folder(out, write)
+    write_folder(out, _EXPORTED, write)
     return Exported(folder=out, family=family)
 
 

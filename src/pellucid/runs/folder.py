@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Generator
@@ -20,24 +19,31 @@ from pathlib import Path
 
 import filelock
 
-from pellucid.checkpoints import PARTIAL, Shelf
+from pellucid import disk
+from pellucid.checkpoints import FILES, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
 from pellucid.errors import RunError
+from pellucid.examples import EXAMPLE_FILES
 from pellucid.json_text import json_text
+from pellucid.text import SETTINGS, TEXT_FILES
 
+_CONFIG = "config.toml"
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
-#: There from a run's first moment until its config is written.
-_PREPARING = "run" + PARTIAL
-#: What may lie beside it, and is made anew.
-_UNFINISHED = (
-    "text",
-    "start",
-    "teacher.json",
+#: All that a run's folder holds when its first update is made.
+_PREPARED = (
+    _CONFIG,
     "plan.json",
     "tokenizer.json",
+    SETTINGS,
     "chat_template.jinja",
-    "checkpoints",
+    "teacher.json",
+    "vitals.json",
+    "metrics.jsonl",
+    *(f"text/{name}" for name in (*TEXT_FILES, *EXAMPLE_FILES)),
+    *(f"start/{name}" for name in FILES),
+    *(f"checkpoints/{name}" for name in ("latest", "run-id")),
+    *(f"checkpoints/step-*/{name}" for name in FILES),
 )
 
 
@@ -50,7 +56,7 @@ class RunFolder:
     @property
     def config(self) -> Path:
         """The whole config."""
-        return self.path / "config.toml"
+        return self.path / _CONFIG
 
     @property
     def plan(self) -> Path:
@@ -102,20 +108,6 @@ class RunFolder:
         """Where states go that met a value that is not finite."""
         return self.path / "non-finite"
 
-    def begin(self) -> None:
-        """From here on there is a run that is not prepared yet; what a stopped one left goes."""
-        (self.path / _PREPARING).touch()
-        for name in _UNFINISHED:
-            left = self.path / name
-            if left.is_dir():
-                shutil.rmtree(left)
-            else:
-                left.unlink(missing_ok=True)
-
-    def prepared(self) -> None:
-        """The config is written: there is a run."""
-        (self.path / _PREPARING).unlink()
-
     @contextmanager
     def locked(self) -> Generator[None]:
         """Hold the folder while it is written to.
@@ -143,7 +135,7 @@ class RunFolder:
                 owner.write_text(json_text(facts), encoding="utf-8")
             yield
         finally:
-            owner.unlink(missing_ok=True)
+            disk.remove_file(owner)
             lock.release()
 
     def is_held(self) -> bool:
@@ -155,61 +147,84 @@ class RunFolder:
             return True
 
 
-def new_folder(name: str, parent: Path = Path("runs")) -> RunFolder:
-    """Make a fresh folder `runs/NAME-DATE-TIME`; a number is added where that is taken.
+@contextmanager
+def preparing(
+    target: Path | None = None, *, name: str = "", parent: Path = Path("runs")
+) -> Generator[tuple[RunFolder, RunFolder]]:
+    """A run's folder, and the one beside it in which the run is prepared and which gets its name.
 
-    Making the folder is what claims the name: two runs that start together get two.
+    If anything stops the preparation, what was written goes, and nothing else. What a killed
+    process left is begun again, and its encoded text is gone on with.
+
+    Args:
+        target: the run's folder; a fresh one by default, `runs/NAME-DATE-TIME`.
+        name: what a fresh folder is called after.
+        parent: where a fresh folder is made.
+
+    Raises:
+        RunError: something is at `target`, it cannot be made, or another process prepares it.
+    """
+    target, partial = _fresh(name, parent) if target is None else (target, _claimed(target))
+    try:
+        yield RunFolder(target), RunFolder(partial.path)
+        refuse_taken(target)
+        partial.place(last=_CONFIG)
+    except BaseException:
+        partial.remove()
+        raise
+
+
+def _claimed(target: Path) -> disk.Partial:
+    refuse_taken(target)
+    try:
+        return _partial(target)
+    except disk.Held:
+        raise RunError(
+            f"{target} is in use by another process, which prepares a run in it: wait for it, stop "
+            "it, or name another folder"
+        ) from None
+    except OSError as error:
+        raise RunError(f"{target} cannot be made: {error.strerror}") from None
+
+
+def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
+    """A place that nobody has, and the folder that claims it: two runs that start together get two.
+
+    Raises:
+        RunError: it cannot be made.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 10_000):
-        suffix = "" if number == 1 else f"-{number}"
-        path = parent / f"{name}-{stamp}{suffix}"
+        target = parent / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
+        if os.path.lexists(target):
+            continue
         try:
-            path.mkdir(parents=True)
-        except FileExistsError:
+            return target, _partial(target)
+        except disk.Held:
             continue
         except OSError as error:
-            raise RunError(f"{path} cannot be made: {error.strerror}") from None
-        return RunFolder(path)
+            raise RunError(f"{target} cannot be made: {error.strerror}") from None
     raise RunError(f"{parent} holds ten thousand runs of this second: name one with --out")
 
 
-def chosen_folder(path: Path) -> RunFolder:
-    """Make the folder that the user named.
-
-    Raises:
-        RunError: it holds something already, or cannot be made.
-    """
-    refuse_taken(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{path} cannot be made: {error.strerror}") from None
-    return RunFolder(path)
+def _partial(target: Path) -> disk.Partial:
+    return disk.Partial(target, _PREPARED, keep=(f"text{disk.PARTIAL}",), alone=True)
 
 
 def refuse_taken(path: Path) -> None:
-    """Refuse a place where something is already.
-
-    What a process left that was stopped before there was a run is nothing: its prepared text, as
-    far as it came, is gone on with.
+    """Refuse a place where anything is already, but for our own unfinished work.
 
     Raises:
         RunError: says how to go on with it if it is a run.
     """
-    if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
-        go_on = f"go on with it (pellucid train --resume {path}) or "
-        is_run = path.is_dir() and (path / "config.toml").exists()
-        raise RunError(
-            f"{path} is there already and is not empty: nothing of it is overwritten; "
-            f"{go_on if is_run else ''}name another folder"
-        )
-
-
-def _counts(entry: Path) -> bool:
-    if entry.name in _UNFINISHED and entry.with_name(_PREPARING).exists():
-        return False
-    return entry.name not in (_LOCK, _OWNER) and not entry.name.endswith(PARTIAL)
+    if disk.is_free(path):
+        return
+    is_run = path.is_dir() and (path / _CONFIG).exists()
+    go_on = f"go on with it (pellucid train --resume {path}) or " if is_run else ""
+    raise RunError(
+        f"{path} is there already and is not empty: nothing of it is overwritten; {go_on}name "
+        "another folder"
+    )
 
 
 def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:

@@ -6,7 +6,6 @@ behind. It does not know where they come from.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, refuse_non_finite, write_text
 from pellucid.config import run_to_toml
-from pellucid.runs.folder import chosen_folder
+from pellucid.runs.folder import preparing
 from pellucid.runs.kinds import Kind
 from pellucid.text import Tokenizer
 
@@ -46,27 +45,21 @@ def write_run(
     tensors: Mapping[str, Tensor],
     words: Tokenizer,
     family: str,
+    *,
+    template: Path | None = None,
 ) -> None:
-    """Write the run `out`, at step 0.
+    """Write the run `out`, at step 0, with a template of chats if there is one.
 
     Raises:
         RunError: `out` is taken.
         NonFiniteError: a tensor holds NaN or an infinity.
     """
     refuse_non_finite(tensors, f"the {family} model")
-    was_there = out.exists()
-    folder = chosen_folder(out)
-    try:
-        with folder.locked():
-            folder.begin()
-            words.save(folder.tokenizer)
-            checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
-            folder.shelf.save(0, checkpoint, best=False, keep=1)
-            # last: a folder with a config is a run
-            write_text(folder.config, run_to_toml(run))
-            folder.prepared()
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        if was_there:
-            out.mkdir()
-        raise
+    with preparing(out) as (_, work):
+        words.save(work.tokenizer)
+        if template is not None and template.exists():
+            work.template.write_bytes(template.read_bytes())
+        checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
+        work.shelf.save(0, checkpoint, best=False, keep=1)
+        # last: a folder with a config is a run
+        write_text(work.config, run_to_toml(run))

@@ -22,7 +22,7 @@ from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
-from pellucid.runs.folder import RunFolder, chosen_folder, existing_folder
+from pellucid.runs.folder import RunFolder, existing_folder, preparing
 from pellucid.runs.kernels import attend_by
 from pellucid.runs.load import fill, read_config, read_plan
 from pellucid.runs.place import find_place, open_changes
@@ -114,8 +114,8 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
         )
     named = named or (source.shelf.latest() if source.shelf.steps() else None)
     step = 0 if named is None else int(named.name.removeprefix("step-"))
-    target = chosen_folder(Path(out))
-    branch_at(source, step, run, target)
+    with preparing(Path(out)) as (target, work):
+        branch_at(source, step, run, work)
     return target.path
 
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import filelock
-
 from pellucid import config
+from pellucid.disk import Held
 from pellucid.errors import TextError
 from pellucid.places import cache_folder, private_folder
 from pellucid.runs.pace import Pace, Say, silent
@@ -57,7 +56,7 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
     """
     say("reading the text")
     place = _place(say)
-    remembered = None if place is None else Remembered(place.parent / "hashes.json")
+    remembered = None if place is None else Remembered(place.parent / "file-hashes.json")
     key = None if remembered is None else fingerprint(text, remembered)
     if place is None or remembered is None or key is None:
         return _prepared(text, say, now)
@@ -170,7 +169,7 @@ def _place(say: Say) -> Path | None:
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:
     try:
         return cache.Workshop(entry)
-    except filelock.Timeout:
+    except Held:
         say("not sharing this work: another process prepares the same text")
     except OSError as error:
         _say_not_kept(say, error)

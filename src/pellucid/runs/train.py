@@ -5,9 +5,7 @@ Comes in: a config. Goes out: a trained `Run`. It does not know how progress is 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pellucid import config
@@ -18,7 +16,7 @@ from pellucid.runs.build import build_job, build_model, resolve, with_classes, w
 from pellucid.runs.choose import Length, choose
 from pellucid.runs.data import Ready, ready_data
 from pellucid.runs.facts import facts_of
-from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
+from pellucid.runs.folder import RunFolder, preparing, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
@@ -173,63 +171,48 @@ def _trained(
 
         ready = ready_data(run, say, now)
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
-        folder = new_folder(name) if out is None else chosen_folder(Path(out))
-        with folder.locked(), memory_refused(run):
-            job, first = _prepare(run, folder, ready, rewards, say)
-            follow(job, Progress(), folder, first, shown, interrupts, watchers)
+        with memory_refused(run):
+            with preparing(None if out is None else Path(out), name=name) as (folder, work):
+                begin = _prepare(run, work, ready, rewards, say)
+            with folder.locked():
+                job, first = begin(folder)
+                follow(job, Progress(), folder, first, shown, interrupts, watchers)
     return folder
 
 
 def _prepare(
-    run: config.Run, folder: RunFolder, ready: Ready, reward: Reward | None, say: Say
-) -> tuple[Job, list[Event]]:
-    """Fill the folder; the job, and what is said before its first update."""
-    with _given_up_on_error(folder):
-        folder.begin()
-        data = ready.fill(folder.text)
-        run = with_sentence(run, data, ready.tokenizer)
-        ready.tokenizer.save(folder.tokenizer)
-        if run.start is not None:
-            say(f"taking the weights of {run.start}")
-            keep_start(Path(run.start), folder)
-        say("building the model, and timing a step")
-        model = build_model(run, folder, find_device(run.training.device))
-        given = Given(
-            run=run,
-            folder=folder,
-            model=model,
-            tokenizer=ready.tokenizer,
-            data=data,
-            reward=reward,
-        )
-        task = assemble_task(given)
-        plan, seconds, problem = resolve(run, model, task)
-        write_text(folder.plan, json_text(encode(plan), indent=1))
-        # last: a folder with a config is a run that can be resumed
-        write_text(folder.config, run_to_toml(run))
-        folder.prepared()
-    job = build_job(run, plan, folder, model, task)
-    started = Started(
-        step=0,
-        total_steps=plan.total_steps,
-        name=folder.path.name,
-        guessing_nats=task.guessing_nats,
-        unit=task.unit,
-        facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
-        folder=str(folder.path),
-        sealed=as_texts(run, plan),
+    run: config.Run, work: RunFolder, ready: Ready, reward: Reward | None, say: Say
+) -> Callable[[RunFolder], tuple[Job, list[Event]]]:
+    """Fill the folder that becomes the run's; what gives, there, the job and its first events."""
+    data = ready.fill(work.text)
+    run = with_sentence(run, data, ready.tokenizer)
+    ready.tokenizer.save(work.tokenizer)
+    if run.start is not None:
+        say(f"taking the weights of {run.start}")
+        keep_start(Path(run.start), work)
+    say("building the model, and timing a step")
+    model = build_model(run, work, find_device(run.training.device))
+    given = Given(
+        run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
     )
-    return job, [started] if task.example is None else [started, task.example]
+    task = assemble_task(given)
+    plan, seconds, problem = resolve(run, model, task)
+    write_text(work.plan, json_text(encode(plan), indent=1))
+    # last: a folder with a config is a run that can be resumed
+    write_text(work.config, run_to_toml(run))
 
+    def begin(folder: RunFolder) -> tuple[Job, list[Event]]:
+        job = build_job(run, plan, folder, model, task)
+        started = Started(
+            step=0,
+            total_steps=plan.total_steps,
+            name=folder.path.name,
+            guessing_nats=task.guessing_nats,
+            unit=task.unit,
+            facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
+            folder=str(folder.path),
+            sealed=as_texts(run, plan),
+        )
+        return job, [started] if task.example is None else [started, task.example]
 
-@contextmanager
-def _given_up_on_error(folder: RunFolder) -> Generator[None]:
-    """Take a folder away again whose run could not even be prepared."""
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        if folder.path.parent == Path("runs"):
-            with suppress(OSError):  # if there is nothing else in it
-                folder.path.parent.rmdir()
-        raise
+    return begin

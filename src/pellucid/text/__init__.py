@@ -11,7 +11,7 @@ from pellucid.text.checksums import Remembered
 from pellucid.text.comparison import Measure, measure
 from pellucid.text.documents import Document, Piece, Tally, pieces_of
 from pellucid.text.encoding import Counts, Watch, encoded, hashed, id_type, training_texts
-from pellucid.text.ends import settings_for
+from pellucid.text.ends import SETTINGS, settings_for
 from pellucid.text.files import documents_from, read_pieces
 from pellucid.text.framing import Cut, Framing
 from pellucid.text.from_file import beginning_with, tokenizer_from
@@ -19,7 +19,14 @@ from pellucid.text.masking import MaskedOrder, Masking, masked_windows, masking_
 from pellucid.text.merges import Step, WordMerges, replay
 from pellucid.text.order import Order, windows
 from pellucid.text.sentencepiece import llama2c_tokenizer_from
-from pellucid.text.shards import PreparedText, Shard, check_tokenizer, open_prepared, prepare
+from pellucid.text.shards import (
+    TEXT_FILES,
+    PreparedText,
+    Shard,
+    check_tokenizer,
+    open_prepared,
+    prepare,
+)
 from pellucid.text.spans import SpanOrder, Spans, span_windows, spans_for
 from pellucid.text.split import Parts, Side, Split, part, split
 from pellucid.text.standard_library import standard_library_docs
@@ -36,6 +43,8 @@ from pellucid.text.vocabulary import (
 )
 
 __all__ = [
+    "SETTINGS",
+    "TEXT_FILES",
     "Corpus",
     "Counts",
     "Cut",

@@ -12,20 +12,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from contextlib import suppress
 from pathlib import Path
 
-import filelock
-
+from pellucid.disk import PARTIAL, Partial, new_folder, remove, remove_file, sweep
 from pellucid.errors import TextError
-from pellucid.text.shards import PreparedText, open_prepared
+from pellucid.text.ends import SETTINGS
+from pellucid.text.shards import TEXT_FILES, PreparedText, open_prepared
 from pellucid.text.tokenizers import Tokenizer
 
 _TOKENIZER = "tokenizer.json"
 _TRAINED_ON = "trained-on.txt"
-_PARTIAL = "partial-"
-_LOCK = ".lock"
+_TEXT = "text"
+#: All that is in an entry, finished or not.
+_FILES = (
+    _TOKENIZER,
+    SETTINGS,
+    _TRAINED_ON,
+    *(f"{folder}/{name}" for folder in (_TEXT, f"{_TEXT}{PARTIAL}") for name in TEXT_FILES),
+)
 #: Seconds after which what nobody goes on with is taken away.
 _STALE = 24 * 3600
 
@@ -44,10 +49,8 @@ def kept(entry: Path) -> Tokenizer | None:
 
 def take(entry: Path, folder: Path) -> PreparedText:
     """Give the prepared text of an entry to `folder`, which then needs the entry no more."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _link(entry / "text", partial)
-    os.replace(partial, folder)
+    with new_folder(folder, TEXT_FILES) as partial:
+        _link(entry / _TEXT, partial)
     return open_prepared(folder)
 
 
@@ -56,64 +59,46 @@ class Workshop:
     the next one where this one does not come to an end.
 
     Raises:
+        Held: another process has it.
         OSError: the cache cannot be written.
-        Timeout: another process holds it.
     """
 
     def __init__(self, entry: Path) -> None:
-        self._goal = entry
-        self._folder = entry.with_name(_PARTIAL + entry.name)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = filelock.FileLock(self._folder / _LOCK, blocking=False)
-        self._lock.acquire()
-        self.entry = self._folder / "entry"
-        self.entry.mkdir(exist_ok=True)
-        # a moment too early for `finish`: nobody knows whether it is whole
-        shutil.rmtree(self.text, ignore_errors=True)
-        _sweep(entry.parent, self._folder)
+        # a text that is there is a moment too early for `finish`: nobody knows whether it is whole
+        keep = (_TOKENIZER, SETTINGS, _TRAINED_ON, f"{_TEXT}{PARTIAL}")
+        self._partial = Partial(entry, _FILES, keep=keep, alone=True)
+        self.entry = self._partial.path
+        sweep(entry.parent, older_than=_STALE)
 
     @property
     def text(self) -> Path:
         """Where the prepared text goes."""
-        return self.entry / "text"
+        return self.entry / _TEXT
 
     def tokenizer(self, sha256: str) -> Tokenizer | None:
         """The tokenizer that was trained here before on the text with that hash."""
         with suppress(OSError, ValueError, TextError):
-            if (self._folder / _TRAINED_ON).read_text(encoding="utf-8") == sha256:
+            if (self.entry / _TRAINED_ON).read_text(encoding="utf-8") == sha256:
                 return Tokenizer.load(self.entry / _TOKENIZER)
         return None
 
     def keep_tokenizer(self, tokenizer: Tokenizer, sha256: str) -> None:
         """Keep a tokenizer that was trained on the text with that hash."""
-        (self._folder / _TRAINED_ON).unlink(missing_ok=True)
+        remove_file(self.entry / _TRAINED_ON)
         tokenizer.save(self.entry / _TOKENIZER)
-        (self._folder / _TRAINED_ON).write_text(sha256, encoding="utf-8")
+        (self.entry / _TRAINED_ON).write_text(sha256, encoding="utf-8")
 
     def finish(self) -> Path:
         """Make the entry of what is finished, and say where; one that is there already stays."""
-        if not self._goal.exists():
-            os.replace(self.entry, self._goal)
-        return self._goal
+        target = self._partial.target
+        if not target.exists():
+            remove_file(self.entry / _TRAINED_ON)
+            self._partial.place()
+        return target
 
     def leave(self) -> None:
         """Clear all away."""
-        self._lock.release()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _sweep(place: Path, mine: Path) -> None:
-    """Take away what was left unfinished more than a day ago and is in no process's hands."""
-    for folder in place.glob(_PARTIAL + "*"):
-        if folder == mine:
-            continue
-        with suppress(OSError, filelock.Timeout):
-            newest = max(each.stat().st_mtime for each in (folder, *folder.rglob("*")))
-            if newest > time.time() - _STALE:
-                continue
-            with filelock.FileLock(folder / _LOCK, blocking=False):
-                pass
-            shutil.rmtree(folder, ignore_errors=True)
+        self._partial.remove()
 
 
 def drop(entry: Path) -> None:
@@ -122,19 +107,20 @@ def drop(entry: Path) -> None:
     Raises:
         TextError: it cannot be taken away.
     """
-    try:
-        shutil.rmtree(entry)
-    except OSError as error:
+    remove(entry, _FILES)
+    if os.path.lexists(entry):
         raise TextError(
-            f"the prepared text kept in {entry} is damaged and cannot be removed "
-            f"({error.strerror}): remove it, or set PELLUCID_CACHE to another folder, or to off"
-        ) from None
+            f"the prepared text kept in {entry} is damaged and cannot be removed: remove it, or "
+            "set PELLUCID_CACHE to another folder, or to off"
+        )
 
 
 def _link(source: Path, target: Path) -> None:
-    target.mkdir(parents=True)
-    for file in source.iterdir():
+    for name in TEXT_FILES:
+        file = source / name
+        if not file.is_file():
+            continue
         try:
-            os.link(file, target / file.name)
+            os.link(file, target / name)
         except OSError:  # another disk, or a file system without hard links
-            shutil.copyfile(file, target / file.name)
+            shutil.copyfile(file, target / name)

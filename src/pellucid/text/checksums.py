@@ -19,12 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pellucid.disk import write_text
 from pellucid.json_text import json_text
 
 #: Smaller files are read every time.
 _LARGE = 2**20
 #: A file is not remembered for so many seconds after its last change.
 _SETTLED = 3
+#: By this key a file of hashes is known for ours; another one is left as it is.
+_OURS = "pellucid remembers these hashes"
 #: How many files are remembered, the latest.
 _KEPT = 10_000
 
@@ -49,8 +52,11 @@ class Remembered:
         self._store = store
         self._known: dict[str, Any] = {}
         self._new = False
-        with suppress(OSError, ValueError):
-            self._known = dict(json.loads(store.read_text(encoding="utf-8")))
+        self._is_ours = not store.exists()
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            known = json.loads(store.read_text(encoding="utf-8"))
+            self._known = dict(known[_OURS])
+            self._is_ours = True
 
     def sha256(self, file: Path) -> str:
         """The hash of a file, as it is remembered or by reading it."""
@@ -73,14 +79,12 @@ class Remembered:
 
     def save(self) -> None:
         """Keep what was learned, where the place can be written."""
-        if not self._new:
+        if not self._new or not self._is_ours:
             return
         latest = dict(list(self._known.items())[-_KEPT:])
-        partial = self._store.with_name(f"{self._store.name}.{os.getpid()}.partial")
         with suppress(OSError):
             self._store.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json_text(latest), encoding="utf-8")
-            os.replace(partial, self._store)
+            write_text(self._store, json_text({_OURS: latest}))
 
 
 def _mark(stat: os.stat_result) -> list[int]:

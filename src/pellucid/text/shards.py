@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.config import decode, encode
+from pellucid.disk import Partial
 from pellucid.errors import ConfigError, TextError
 from pellucid.json_text import json_text
 from pellucid.text.checksums import file_sha256, own_code
@@ -29,10 +29,15 @@ from pellucid.text.encoding import Encoded, Watch, encoded, hashed, id_type
 from pellucid.text.pieces import LONGEST_PIECE
 from pellucid.text.split import Parts, Side
 from pellucid.text.tokenizers import Tokenizer
-from pellucid.text.writing import Journal
+from pellucid.text.writing import JOURNAL, Journal
 from pellucid.version import FORMAT
 
 Tokens = npt.NDArray[Any]
+
+_MANIFEST = "text.json"
+_ARRAYS = ("train.npy", "train.starts.npy", "held_out.npy", "held_out.starts.npy")
+#: All that is in a folder of prepared text, finished or not.
+TEXT_FILES = (_MANIFEST, *_ARRAYS, JOURNAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +109,32 @@ def prepare(
     Raises:
         TextError: the text is not what it was when it was parted.
     """
-    partial = folder.with_name(folder.name + ".partial")
     made_of = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
     key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
-    journal = Journal(partial, key, id_type(tokenizer))
-    digest = hashlib.sha256()
-    facts = {
-        name: _write(journal, name, side, tokenizer, digest, watch)
-        for name, side in (("train", parts.train), ("held_out", parts.held_out))
-    }
-    manifest = Manifest(
-        format=FORMAT,
-        sha256=digest.hexdigest(),
-        split_by=parts.by,
-        tokenizer_sha256=tokenizer.sha256,
-        train=facts["train"],
-        held_out=facts["held_out"],
-        read=tally,
-    )
-    (partial / "text.json").write_text(json_text(encode(manifest), indent=2), encoding="utf-8")
-    journal.close()
-    os.replace(partial, folder)
+    partial = Partial(folder, TEXT_FILES, keep=TEXT_FILES)
+    try:
+        journal = Journal(partial.path, key, id_type(tokenizer))
+        digest = hashlib.sha256()
+        facts = {
+            name: _write(journal, name, side, tokenizer, digest, watch)
+            for name, side in (("train", parts.train), ("held_out", parts.held_out))
+        }
+        manifest = Manifest(
+            format=FORMAT,
+            sha256=digest.hexdigest(),
+            split_by=parts.by,
+            tokenizer_sha256=tokenizer.sha256,
+            train=facts["train"],
+            held_out=facts["held_out"],
+            read=tally,
+        )
+        text = json_text(encode(manifest), indent=2)
+        (partial.path / _MANIFEST).write_text(text, encoding="utf-8")
+        journal.close()
+        partial.place()
+    except BaseException:
+        partial.release()  # the next process goes on with it
+        raise
     return open_prepared(folder)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from pellucid.disk import write_text
 from pellucid.errors import TextError
 from pellucid.text.byte_symbols import BYTE_OF, SYMBOL_OF
 from pellucid.text.ends import (
@@ -205,9 +206,9 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`; beside it which tokens begin and end, where names do not tell."""
-        path.write_text(self.to_json(), encoding="utf-8")
+        write_text(path, self.to_json())
         if self._are_said:
-            path.with_name(SETTINGS).write_text(settings_for(self.roles()), encoding="utf-8")
+            write_text(path.with_name(SETTINGS), settings_for(self.roles()))
 
     def roles(self) -> dict[str, str]:
         """The special tokens by what `tokenizer_config.json` calls them."""
@@ -215,8 +216,7 @@ class Tokenizer:
 
     def id_of(self, token: str) -> int | None:
         """The id of a special token by its name; None where there is none."""
-        found = self._inner.token_to_id(token)
-        return found if found in self._special else None
+        return i if (i := self._inner.token_to_id(token)) in self._special else None
 
     def to_published_json(self, *, begins: bool, ends: bool) -> str:
         """As `to_json`, and `transformers` will put the begin before a text, the end after it.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,13 +18,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from pellucid.disk import remove_file
 from pellucid.json_text import json_text
 from pellucid.text.encoding import Counts, Encoded
 
 #: Bytes of text of a part: what is lost at most.
 PART = 2**24
 
-_JOURNAL = "parts.jsonl"
+#: The journal's name.
+JOURNAL = "parts.jsonl"
 #: What numpy reserves for the header of an array of one dimension, whatever its length.
 _HEADER = 128
 
@@ -33,16 +34,16 @@ Id = type[np.uint16] | type[np.uint32]
 
 
 class Journal:
-    """The finished parts in a folder, which is begun anew unless it was made for the same `key`."""
+    """The finished parts in a folder, which is begun anew unless it was made for the same `key`.
+
+    Arrays that are there are cut to what the journal knows of them.
+    """
 
     def __init__(self, folder: Path, key: str, dtype: Id) -> None:
-        self._file = folder / _JOURNAL
+        self._file = folder / JOURNAL
         self._dtype = dtype
         self.folder = folder
         self._parts = self._found(key)
-        if not self._parts:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
         lines = [{"key": key}, *self._parts]
         self._file.write_text("".join(json_text(line) + "\n" for line in lines), "utf-8")
 
@@ -80,7 +81,7 @@ class Journal:
 
     def close(self) -> None:
         """Everything is written: the journal has done its work."""
-        self._file.unlink()
+        remove_file(self._file)
 
     def _found(self, key: str) -> list[dict[str, Any]]:
         """The parts of an earlier process that are still what they were."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pellucid import native
 from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
+from pellucid.disk import free_name
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
@@ -235,6 +236,9 @@ class _Loop:
         job = self.job
         culprit = find_culprit(job.model, lambda: self.repeat(step))
         aside = job.aside / f"step-{step}"
+        files = ("model.safetensors", "optimiser.safetensors", "batch.safetensors", "report.json")
+        ours = aside.is_dir() and {entry.name for entry in aside.iterdir()} == set(files)
+        aside = aside if ours else free_name(aside)
         batch = job.batch_of(step)
 
         def write(folder: Path) -> None:
@@ -244,7 +248,7 @@ class _Loop:
             report = {"step": step, "what": culprit.what, "where": culprit.where}
             (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
 
-        write_folder(aside, write)
+        write_folder(aside, files, write, replace=ours)
         self.emit(
             events.StoppedNonFinite(
                 step=step, what=culprit.what, where=culprit.where, aside=str(aside)

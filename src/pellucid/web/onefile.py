@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pellucid.disk import check_output, sealed, write_output
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter import Place
 from pellucid.json_text import json_text
@@ -48,7 +49,7 @@ class OnePage:
     @property
     def n_bytes(self) -> int:
         """How large the file will be."""
-        return len(self.html.encode())
+        return len(sealed(Path("page.html"), self.html))
 
 
 def one_page(
@@ -76,7 +77,8 @@ def check_name(file: Path) -> Path:
     """The name of a file that can be written.
 
     Raises:
-        PellucidError: it does not end in .html, or there is no such folder.
+        PellucidError: it does not end in .html, there is no such folder, or there is a file that
+            pellucid did not write.
     """
     if file.suffix.lower() not in (".html", ".htm"):
         raise PellucidError(
@@ -84,6 +86,7 @@ def check_name(file: Path) -> Path:
         )
     if not file.parent.is_dir():
         raise PellucidError(f"there is no folder {file.parent}: make it, or choose another")
+    check_output(file)
     return file
 
 
@@ -93,7 +96,7 @@ def write_page(page: OnePage, file: Path) -> None:
     Raises:
         PellucidError: as `check_name`.
     """
-    check_name(file).write_text(page.html, encoding="utf-8")
+    write_output(check_name(file), page.html)
 
 
 def linked(modules: Mapping[str, str], start: str) -> str:

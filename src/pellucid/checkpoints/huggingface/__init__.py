@@ -6,6 +6,7 @@ in `families/`. What is not known by name is refused by name.
 """
 
 from pellucid.checkpoints.huggingface.adapter import (
+    ADAPTER_FILES,
     Adapter,
     base_of_adapter,
     is_adapter,
@@ -16,11 +17,13 @@ from pellucid.checkpoints.huggingface.classes import MULTI_LABEL, SINGLE_LABEL
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.read import Published, open_published
-from pellucid.checkpoints.huggingface.write import choose_family, write_published
+from pellucid.checkpoints.huggingface.write import PUBLISHED_FILES, choose_family, write_published
 
 __all__ = [
+    "ADAPTER_FILES",
     "FAMILIES",
     "MULTI_LABEL",
+    "PUBLISHED_FILES",
     "SINGLE_LABEL",
     "Adapter",
     "Published",

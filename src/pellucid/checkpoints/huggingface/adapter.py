@@ -42,6 +42,8 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+#: All that `write_adapter` writes.
+ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 
 _ROOT = "base_model.model."
 _TENSOR = re.compile(re.escape(_ROOT) + r"(.+)\.lora_([AB])\.weight")

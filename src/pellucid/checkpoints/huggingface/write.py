@@ -31,6 +31,9 @@ from pellucid.json_text import json_text
 #: More differences than any comparison finds: a family that cannot say the model at all.
 _FAR = 1000
 
+#: All that `write_published` may write.
+PUBLISHED_FILES = (CONFIG, GENERATION, WEIGHTS)
+
 
 def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple[Family, Table]:
     """The first family that can say a model with these parameters, and its attributes.

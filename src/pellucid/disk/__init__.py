@@ -1,0 +1,39 @@
+"""Files and folders that pellucid writes, so that nothing is lost: neither half of ours, nor any of
+the user's. It does not know what is in them.
+"""
+
+from pellucid.disk.moving import move
+from pellucid.disk.outputs import (
+    check_output,
+    free_name,
+    sealed,
+    set_aside,
+    write_output,
+    write_output_bytes,
+)
+from pellucid.disk.owned import clear, remove, remove_empty, remove_file
+from pellucid.disk.partial import PARTIAL, Held, Partial, is_free, new_folder, sweep
+from pellucid.disk.writing import write_bytes, write_folder, write_text
+
+__all__ = [
+    "PARTIAL",
+    "Held",
+    "Partial",
+    "check_output",
+    "clear",
+    "free_name",
+    "is_free",
+    "move",
+    "new_folder",
+    "remove",
+    "remove_empty",
+    "remove_file",
+    "sealed",
+    "set_aside",
+    "sweep",
+    "write_bytes",
+    "write_folder",
+    "write_output",
+    "write_output_bytes",
+    "write_text",
+]

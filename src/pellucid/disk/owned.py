@@ -1,0 +1,93 @@
+"""Removing what pellucid wrote, and nothing else: the one place where files are deleted.
+
+A folder that pellucid writes holds a mark, which lists the names that pellucid may put there. Only
+regular files with a listed name are removed, and a folder only once it is empty. Links are never
+followed, and a file that somebody else put there stays, with its folder.
+
+Comes in: a folder, and names. Goes out: nothing. It does not know what is in the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+#: The file in an unfinished folder that says whose it is.
+MARK = ".pellucid-unfinished"
+#: The file by which a process holds an unfinished folder.
+LOCK = ".pellucid-lock"
+
+_FIRST_LINE = "pellucid writes this folder; it may remove the files that are listed below"
+_LONGEST = 2**16
+
+
+def write_mark(folder: Path, target: Path, files: Sequence[str]) -> None:
+    """Say in `folder` that it becomes `target`, and which names (patterns with `/`) are ours."""
+    text = "\n".join([_FIRST_LINE, json.dumps(target.name), *files, ""])
+    (folder / MARK).write_text(text, encoding="utf-8")
+
+
+def listed_in(folder: Path, target: Path | None = None) -> tuple[str, ...] | None:
+    """The names that a folder of ours lists; None if it is not ours, or becomes another target."""
+    mark = folder / MARK
+    try:
+        if folder.is_symlink() or mark.is_symlink() or mark.stat().st_size > _LONGEST:
+            return None
+        first, name, *files = mark.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError):
+        return None
+    is_ours = first == _FIRST_LINE and (target is None or name == json.dumps(target.name))
+    return tuple(file for file in files if file) if is_ours else None
+
+
+def clear(folder: Path, files: Sequence[str], keep: Container[str] = ()) -> None:
+    """Remove the listed files below a folder, all but those at its top that are called as `keep`.
+
+    An unfinished folder of ours in it is cleared by its own list.
+    """
+    try:
+        entries = [] if folder.is_symlink() else list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in keep:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            own = listed_in(Path(entry.path))
+            inner = _below(entry.name, files) if own is None else (*own, MARK, LOCK)
+            if inner:
+                remove(Path(entry.path), inner)
+        elif entry.is_file(follow_symlinks=False) and _matches(entry.name, files):
+            remove_file(Path(entry.path))
+
+
+def remove(folder: Path, files: Sequence[str]) -> None:
+    """Remove the listed files below a folder, and the folder if nothing else is in it."""
+    clear(folder, files)
+    remove_empty(folder)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder if it is empty, and no link."""
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def remove_file(file: Path) -> None:
+    """Remove one file that the caller knows to be ours; a link is removed, never its target."""
+    with suppress(OSError):
+        os.unlink(file)
+
+
+def _matches(name: str, files: Sequence[str]) -> bool:
+    return any("/" not in file and fnmatchcase(name, file) for file in files)
+
+
+def _below(folder: str, files: Sequence[str]) -> tuple[str, ...]:
+    """The names that are listed for what is in `folder`."""
+    parted = (file.partition("/") for file in files)
+    return tuple(inner for outer, _, inner in parted if inner and fnmatchcase(folder, outer))

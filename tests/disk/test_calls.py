@@ -1,0 +1,142 @@
+"""Where the code may delete, rename and write: a careless call anywhere else fails here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "pellucid"
+
+#: What removes or replaces something, by where alone it may be called.
+REMOVERS = {
+    "disk/owned.py": {"unlink", "rmdir"},
+    "disk/moving.py": {"replace"},
+}
+#: Private folders of the system's own naming, which take everything in them along at their end.
+SCRATCH = {
+    "diagnosis/fork.py",
+    "native/compile.py",
+    "runs/evaluate_rows.py",
+    "runs/verify.py",
+}
+#: Everything that writes without the room `disk`, and why that can reach nothing of the user's.
+WRITERS = {
+    "disk/owned.py": "the mark, into a folder that was just made or that has one",
+    "disk/writing.py": "into an unfinished folder of ours",
+    "disk/outputs.py": "into a pipe or a device",
+    "checkpoints/files.py": "into an unfinished folder of ours",
+    "checkpoints/huggingface/adapter.py": "into an unfinished folder of ours",
+    "checkpoints/huggingface/adapter_config.py": "into an unfinished folder of ours",
+    "checkpoints/huggingface/write.py": "into an unfinished folder of ours",
+    "datasets/download.py": "into an unfinished folder of ours",
+    "examples/store.py": "into an unfinished folder of ours",
+    "text/cache.py": "into an unfinished folder of ours",
+    "text/shards.py": "into an unfinished folder of ours",
+    "text/writing.py": "into an unfinished folder of ours",
+    "text/streams.py": "into a temporary file without a name",
+    "runs/convert.py": "into an unfinished folder of ours",
+    "runs/imported.py": "into an unfinished folder of ours",
+    "runs/rows.py": "into an unfinished folder of ours",
+    "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
+    "training/loop.py": "into an unfinished folder of ours",
+    "diagnosis/fork.py": "into a private folder",
+    "runs/folder.py": "`.lock-owner.json` in the folder of a run",
+    "runs/records.py": "at the end of a run's `metrics.jsonl`",
+    "vitals/logs.py": "at the end of the file that the user named",
+    "vitals/huggingface.py": "a file of ours in a checkpoint that the trainer has just made",
+    "cli/embed.py": "into memory",
+}
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+def attributes(path: Path) -> Iterator[tuple[str, str]]:
+    """Each dotted name of a file as what stands before its last dot, and the last part."""
+    for node in nodes(path):
+        if isinstance(node, ast.Attribute):
+            yield getattr(node.value, "id", ""), node.attr
+        elif isinstance(node, ast.Name):
+            yield "", node.id
+
+
+def calls(path: Path) -> Iterator[tuple[ast.Call, str, str]]:
+    """Each call with the owner and the name of what it calls."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, getattr(node.func.value, "id", ""), node.func.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node, "", node.func.id
+
+
+def removals(path: Path) -> set[str]:
+    always = {"rmtree", "unlink", "rmdir", "removedirs", "rename", "renames"}
+    found = {name for _, name in attributes(path)} & always
+    ours = {"remove", "replace", "move", "truncate"}
+    found |= {name for owner, name in attributes(path) if owner in ("os", "shutil")} & ours
+    # a text's own `replace` takes two, and that of dataclasses names what it replaces
+    texts = {"dataclasses", "re"}
+    return found | {
+        name
+        for call, owner, name in calls(path)
+        if name == "replace" and isinstance(call.func, ast.Attribute) and owner not in texts
+        if len(call.args) == 1 and not call.keywords
+    }
+
+
+def writes(path: Path) -> bool:
+    modes = ("w", "wb", "a", "ab", "x", "xb", "r+b", "w+b")
+    for call, owner, name in calls(path):
+        is_method = isinstance(call.func, ast.Attribute)
+        if name in ("write_text", "write_bytes") and is_method and owner != "disk":
+            return True
+        if name == "open" and any(getattr(mode, "value", "") in modes for mode in call.args):
+            return True
+        if name in ("touch", "save_file") or (owner, name) == ("np", "save"):
+            return True
+        if owner == "shutil" and name.startswith("copy") and name != "copymode":
+            return True
+    return False
+
+
+FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def test_only_the_room_disk_removes_and_renames() -> None:
+    found = {name: removals(path) for name, path in FILES.items()}
+    assert {name: calls for name, calls in found.items() if calls} == REMOVERS
+
+
+def test_private_folders_are_made_where_they_are_known() -> None:
+    made = {"TemporaryDirectory", "mkdtemp", "mkstemp", "NamedTemporaryFile"}
+    found = {name for name, path in FILES.items() if made & {n for _, n in attributes(path)}}
+    assert found == SCRATCH
+
+
+def test_everything_that_writes_by_itself_is_listed_with_its_reason() -> None:
+    assert {name for name, path in FILES.items() if writes(path)} == set(WRITERS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import shutil; shutil.rmtree(place)",
+        "import atexit, shutil; atexit.register(shutil.rmtree, place)",
+        "from shutil import rmtree; rmtree(place)",
+        "place.unlink(missing_ok=True)",
+        "import os; os.remove(place)",
+        "import os; os.rename(place, other)",
+        "place.with_name('a').replace(other)",
+        "import os; os.replace(place, other)",
+    ],
+)
+def test_a_careless_call_is_seen(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "careless.py"
+    file.write_text(line)
+    assert removals(file)
