@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -40,9 +40,10 @@ class Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self.loop.time()
-        open_ones = [one for one in self.connections if not one.transport.is_closing()]
+        connections = cast("set[Bounded]", self.connections)  # no other kind is made
+        open_ones = [one for one in connections if not one.transport.is_closing()]
         if len(open_ones) > MOST_CONNECTIONS:
-            waiting = [one for one in open_ones if isinstance(one, Bounded) and not one.working]
+            waiting = [one for one in open_ones if not one.working]
             min(waiting, key=lambda one: one._since).transport.abort()
         self._clock = self.loop.call_later(_TICK, self._look)
 
