@@ -6,8 +6,10 @@ Comes in: a trace, a weight. Goes out: a chapter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from pellucid.explain import updating
 from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
@@ -85,7 +87,8 @@ def _apart(x: float, other: float) -> str:
 
 def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
     """Where the singular values of what Muon moves along really are."""
-    values = torch.linalg.svdvals(trace[f"{weight.name}.direction"].double())
+    matrix = trace[f"{weight.name}.direction"].double()
+    values: Tensor = cast("Any", torch.linalg).svdvals(matrix)
     near = int(((values - 1).abs() <= _NEAR).sum())
     return (
         f"Here they end up between {float(values.min()):.3f} and {float(values.max()):.3f}, "
