@@ -618,6 +618,7 @@ def test_what_a_forward_pass_leaves_in_a_module_is_put_back() -> None:
     unharmed(Stored)
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own
 def test_a_compiled_step_of_an_optimiser_may_be_watched() -> None:
     class Compiled(Loop):
         def __init__(self) -> None:

@@ -45,7 +45,11 @@ def tell(
         name = getattr(listener, "__qualname__", type(listener).__name__)
         guard(f"listener {place} ({name})", listener, step, signs)
     for log in logs:
-        guard("log=", lambda log=log: log(numbers(signs), step))
+        guard("log=", _write, log, step, signs)
+
+
+def _write(log: Log, step: int, signs: Sequence[Sign]) -> None:
+    log(numbers(signs), step)
 
 
 def log_to(where: object) -> Log:
