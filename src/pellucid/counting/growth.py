@@ -21,9 +21,9 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.flops import mixing
+from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
 from pellucid.counting.formulas import times, whole
 from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
-from pellucid.counting.memory import Precision, bytes_of, scores_are_formed
 
 
 @dataclass(frozen=True, slots=True)
