@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 #: Version 1 writes a number near 2^63 where there is no limit.
 _NO_LIMIT = 2**60
+#: What GlobalMemoryStatusEx fills in.
+_OF_WINDOWS = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +71,10 @@ def _windows() -> int | None:
         _fields_ = (
             ("length", ctypes.c_ulong),
             ("load", ctypes.c_ulong),
-            *((name, ctypes.c_ulonglong) for name in "total free page pages virtual free_ x".split()),
+            *(
+                (name, ctypes.c_ulonglong)
+                for name in ["total", "free", "page", "pages", "virtual", "free_", "x"]
+            ),
         )
 
     status = Status(length=ctypes.sizeof(Status))

@@ -18,6 +18,12 @@ from pellucid.counting.peak import (
     with_vocabulary,
 )
 from pellucid.counting.temporaries import chunk_rows
+from pellucid.counting.using import (
+    looking_memory,
+    reading_memory,
+    weights_memory,
+    writing_memory,
+)
 
 __all__ = [
     "UNCERTAINTY",
@@ -32,9 +38,13 @@ __all__ = [
     "flops_per_token",
     "growth",
     "least_memory",
+    "looking_memory",
     "memory",
     "parameter_count",
     "parameters",
     "peak_memory",
+    "reading_memory",
+    "weights_memory",
     "with_vocabulary",
+    "writing_memory",
 ]

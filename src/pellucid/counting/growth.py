@@ -20,8 +20,8 @@ from pellucid.config import (
     ShawRelative,
     Transformer,
 )
-from pellucid.counting.flops import mixing
 from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
+from pellucid.counting.flops import mixing
 from pellucid.counting.formulas import times, whole
 from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
 

@@ -72,6 +72,10 @@ class Conditions:
     watched: bool = True
 
 
+#: Of no machine and no data in particular.
+UNKNOWN = Conditions()
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Bytes by term; the first of them is the process as it was before."""
@@ -94,7 +98,7 @@ class MemoryEstimate:
         return max((row for row in self.rows if row.lower), key=lambda row: row.n_bytes)
 
 
-def peak_memory(run: Run, conditions: Conditions = Conditions()) -> MemoryEstimate:
+def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The peak of a training, with the terms it is the sum of."""
     model, precision, trained = run.model, conditions.precision, run.trained
     size = pass_of(run, conditions.longest)
@@ -113,13 +117,13 @@ def peak_memory(run: Run, conditions: Conditions = Conditions()) -> MemoryEstima
     return MemoryEstimate((*rows, _holes(rows, left, conditions)))
 
 
-def least_memory(run: Run, conditions: Conditions = Conditions()) -> MemoryEstimate:
+def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The same before the data are read: no less than this, whatever they are.
 
     A vocabulary that the tokenizer does not tell yet is one token, and rows of data are one too.
     """
     model = with_vocabulary(run).model
-    run = _with_vocabulary(run, model.rows if model.vocab_size else 1)
+    run = _with_vocabulary(run, model.vocab_size or 2)  # no tokenizer has fewer
     reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
     longest = conditions.longest if reads_text else 1
     return peak_memory(run, replace(conditions, longest=longest))

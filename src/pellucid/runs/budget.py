@@ -1,13 +1,14 @@
 """Whether what is about to be done fits into the memory that is free: asked before it is begun.
 
-Comes in: an estimate, a device. Goes out: nothing, a warning, or a refusal with the figures and what
-to make smaller. It does not know what is estimated.
+Comes in: an estimate, a device. Goes out: nothing, a warning, or a refusal with the figures and
+what to make smaller. It does not know how anything is built.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 import torch
 
@@ -16,17 +17,24 @@ from pellucid.counting import (
     UNCERTAINTY,
     Conditions,
     MemoryEstimate,
-    choose_kernel,
     least_memory,
+    parameter_count,
     peak_memory,
+    weights_memory,
+    with_vocabulary,
 )
 from pellucid.counting.peak import PROCESS_BYTES
 from pellucid.display.numbers import size
 from pellucid.errors import RunError
+from pellucid.examples import StoredExamples
 from pellucid.free_memory import Free, free_memory, resident_memory
 from pellucid.runs.plan import find_device, find_precision
+from pellucid.runs.ready import Data
+from pellucid.runs.start import config_of
 
 _log = logging.getLogger(__name__)
+
+_DOES = "this training needs"
 
 
 def check_memory(
@@ -64,37 +72,65 @@ def free_on(device: torch.device) -> Free | None:
     return free_memory() if device.type == "cpu" else None
 
 
-def conditions_for(
-    run: config.Run, *, longest: int | None = None, asked: int = 0, watched: bool = True
-) -> Conditions:
-    """What this machine adds to a config."""
+def check_beginning(run: config.Run, *, watched: bool, force: bool) -> None:
+    """Before anything is read: refuse what cannot fit, whatever the data are.
+
+    Raises:
+        ConfigError: this machine does not have the device.
+        RunError: as `check_memory`.
+    """
     device = find_device(run.training.device)
-    precision = find_precision(run.training.precision, device)
-    on_cpu = device.type == "cpu"
-    return Conditions(
-        precision=precision,
-        kernel=None if on_cpu else "fused",
-        longest=longest,
-        asked=asked,
-        process=resident_memory() or PROCESS_BYTES,
-        keeps_freed=keeps_freed(),
-        watched=watched,
-    )
+    # first alone: where there are billions of layers, the other terms take long to count
+    check_memory(weights_memory(run.model), _DOES, device=device, force=force)
+    estimate = least_memory(run, _conditions(run, device, None, watched))
+    check_memory(estimate, _DOES, device=device, force=force)
 
 
-def keeps_freed() -> bool:
-    """Whether the allocator keeps what is freed: see `cli.machine`."""
-    return os.environ.get("THP_MEM_ALLOC_ENABLE") == "1"
-
-
-def check_training(
-    run: config.Run, conditions: Conditions, *, known: bool, force: bool
-) -> MemoryEstimate:
-    """What a training will need; `known` are vocabulary and data, or it needs that at least.
+def check_training(run: config.Run, data: Data, *, watched: bool, force: bool) -> MemoryEstimate:
+    """What a training on these data will need, before anything is built.
 
     Raises:
         RunError: as `check_memory`.
     """
-    estimate = (peak_memory if known else least_memory)(run, conditions)
-    check_memory(estimate, "this training needs", device=run.training.device, force=force)
+    device = find_device(run.training.device)
+    estimate = peak_memory(run, _conditions(run, device, _longest(run, data), watched))
+    check_memory(estimate, _DOES, device=device, force=force)
     return estimate
+
+
+def _conditions(
+    run: config.Run, device: torch.device, longest: int | None, watched: bool
+) -> Conditions:
+    """What this machine and the data add to a config."""
+    return Conditions(
+        precision=find_precision(run.training.precision, device),
+        kernel=None if device.type == "cpu" else "fused",
+        longest=longest,
+        asked=_asked(run),
+        process=resident_memory() or PROCESS_BYTES,
+        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
+        watched=watched,
+    )
+
+
+def _longest(run: config.Run, data: Data) -> int | None:
+    """The longest row that is read as one; None where rows are whole contexts."""
+    objective = run.objective
+    packed = isinstance(objective, config.SupervisedFineTuning) and objective.packed
+    if packed or not isinstance(data, StoredExamples):
+        return None
+    written = objective.max_new_tokens if isinstance(objective, config.PolicyGradient) else 0
+    lengths = (column.lengths for column in data.train.columns.values())
+    return max(int(each.max(initial=1)) for each in lengths) + written
+
+
+def _asked(run: config.Run) -> int:
+    """The parameters of the models that are asked and not trained."""
+    match run.objective:
+        case config.Distillation(teacher=teacher):
+            return parameter_count(config_of(Path(teacher)).model) if teacher else 0
+        case config.DirectPreference() | config.PolicyGradient():
+            lora = isinstance(run.trained, config.LoRA)
+            return 0 if lora else parameter_count(with_vocabulary(run).model)
+        case _:
+            return 0

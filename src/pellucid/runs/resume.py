@@ -13,6 +13,7 @@ import torch
 
 from pellucid.checkpoints import Shelf
 from pellucid.checkpoints import load as load_checkpoint
+from pellucid.runs.budget import check_beginning
 from pellucid.runs.folder import existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load, read_config, read_plan
@@ -32,11 +33,13 @@ def resume(
     show: bool = True,
     allow_drift: bool = False,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Go on with a run from its latest checkpoint, or from the one that `path` names.
 
     On a CPU the rest of the run is bit for bit what it would have been. A run with a `reward` has
     to be told it again: no file may name code to be run. `allow_drift` also lets it be another.
+    With `force` it goes on even if more memory is expected to be needed than is free.
 
     Raises:
         RunError: no run, in use, or this machine cannot compute as the plan says.
@@ -52,6 +55,7 @@ def resume(
         if not allow_drift:
             same_reward(run.objective, folder, reward)
         rewards = find_reward(run.objective, reward)
+        check_beginning(run, watched=bool(watchers), force=force)
         job = rebuild(folder, run, plan, reward=rewards)
         checkpoint = named or _latest(folder.shelf)
         progress = Progress()

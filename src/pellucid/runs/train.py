@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
+from pellucid.counting import MemoryEstimate
+from pellucid.runs.budget import check_beginning, check_training
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
 from pellucid.runs.choose import Length, choose
-from pellucid.runs.data import Ready, ready_data
+from pellucid.runs.data import Data, Ready, ready_data
 from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, chosen_folder, new_folder, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
-from pellucid.runs.plan import find_device
+from pellucid.runs.plan import expect_seconds, find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
+from pellucid.text import PreparedText
 from pellucid.training import (
     Event,
     Interrupts,
@@ -62,6 +66,7 @@ def train(
     watchers: Sequence[Watcher] = (),
     show: bool = True,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Train a model on data and give it back: `pellucid train`, from Python.
 
@@ -86,6 +91,7 @@ def train(
         watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
         show: whether progress is shown on standard output.
         interrupts: what an observer may stop the run by, as Ctrl-C does: `interrupts.asked = True`.
+        force: train even if more memory is expected to be needed than is free.
 
     Raises:
         PellucidError: bad input, named; `Interrupted` and `NonFiniteError` when the run stops early
@@ -116,6 +122,7 @@ def train(
         watchers=watchers,
         show=show,
         interrupts=interrupts,
+        force=force,
     )
 
 
@@ -129,11 +136,12 @@ def train_config(
     watchers: Sequence[Watcher] = (),
     show: bool = True,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
     run.check_objective()
-    find_device(run.training.device)
+    check_beginning(run, watched=bool(watchers), force=force)
     rewards = find_reward(run.objective, reward)
     check_teacher(run)
     if out is not None:
@@ -152,18 +160,25 @@ def train_config(
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            job, first = _prepare(run, folder, ready, rewards, say)
+            fits = partial(check_training, watched=bool(watchers), force=force)
+            job, first = _prepare(run, folder, ready, rewards, say, fits)
             follow(job, Progress(), folder, first, shown, interrupts, watchers)
     return load(folder.path)
 
 
 def _prepare(
-    run: config.Run, folder: RunFolder, ready: Ready, reward: Reward | None, say: Say
+    run: config.Run,
+    folder: RunFolder,
+    ready: Ready,
+    reward: Reward | None,
+    say: Say,
+    fits: Callable[[config.Run, Data], MemoryEstimate],
 ) -> tuple[Job, list[Event]]:
     """Fill the folder; the job, and what is said before its first update."""
     with _given_up_on_error(folder):
         folder.begin()
         data = ready.fill(folder.text)
+        memory = fits(run, data)
         ready.tokenizer.save(folder.tokenizer)
         if run.start is not None:
             say(f"taking the weights of {run.start}")
@@ -185,16 +200,29 @@ def _prepare(
         write_text(folder.config, run_to_toml(run))
         folder.prepared()
     job = build_job(run, plan, folder, model, task)
+    expected = expect_seconds(
+        run.training,
+        plan,
+        seconds,
+        step_tokens=run.training.batch_size * task.tokens_per_row,
+        held_out=_held_out_tokens(data),
+    )
     started = Started(
         step=0,
         total_steps=plan.total_steps,
         name=folder.path.name,
         guessing_nats=task.guessing_nats,
         unit=task.unit,
-        facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
+        facts=tuple(facts_of(run, plan, folder, task, expected, problem, job, memory)),
         folder=str(folder.path),
     )
     return job, [started] if task.example is None else [started, task.example]
+
+
+def _held_out_tokens(data: Data) -> int:
+    if isinstance(data, PreparedText):
+        return len(data.held_out.tokens)
+    return int(sum(column.lengths.sum() for column in data.held_out.columns.values()))
 
 
 @contextmanager

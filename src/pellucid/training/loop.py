@@ -21,6 +21,7 @@ from pellucid import native
 from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.training import events
+from pellucid.training.forecast import Forecast, Work, still_to_come
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
@@ -56,6 +57,7 @@ class _Loop:
         self.interrupts = interrupts
         self.device = torch.device(job.plan.device)
         self.meter = Meter(job.settings.log_every, self.device)
+        self.forecast = Forecast()
         self.blocked = torch.zeros((), device=self.device)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
@@ -116,12 +118,12 @@ class _Loop:
         if not self.meter.filled:
             return
         job, progress = self.job, self.progress
-        rows, speed = self.meter.read()
+        rows, speed, seconds = self.meter.read()
+        before = job.rows_before(progress.step)
+        self.forecast.add("rows", seconds, before - job.rows_before(progress.step - len(rows)))
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
-            seen = job.rows_before(progress.step)
-            left = (job.rows_before(job.plan.total_steps) - seen) / seen  # of what is done
             self.emit(
                 events.Logged(
                     step=first_bad,
@@ -137,7 +139,7 @@ class _Loop:
                     learning_rate=job.optimiser.learning_rate,
                     tokens=progress.tokens,
                     tokens_per_second=speed,
-                    seconds_left=left * progress.tokens / speed if speed else 0.0,
+                    seconds_left=self.seconds_left(),
                     memory_bytes=memory_in_use(self.device),
                     unit=job.unit,
                 )
@@ -147,7 +149,7 @@ class _Loop:
 
     def evaluate(self) -> None:
         self.report()
-        with self.aside_from_training():
+        with self.aside_from_training("evaluations"):
             found = self.job.evaluate()
             best = found.loss_nats < self.progress.best_loss
             if best:
@@ -175,7 +177,7 @@ class _Loop:
             return
         if not all(torch.isfinite(p).all() for p in self.job.model.parameters()):
             self.stop_non_finite(progress.step)
-        with self.aside_from_training():
+        with self.aside_from_training("checkpoints"):
             step, loss = self.last_evaluated
             best = step == progress.step and loss < progress.best_saved_loss
             if best:
@@ -239,13 +241,27 @@ class _Loop:
         )
         return sums["total"]
 
+    def seconds_left(self) -> float:
+        """What is left of rows, evaluations and checkpoints, at the pace of those so far."""
+        job, step, total = self.job, self.progress.step, self.job.plan.total_steps
+        rows = job.rows_before(total) - job.rows_before(step)
+        evaluations = still_to_come(step, total, job.settings.evaluate_every)
+        checkpoints = still_to_come(step, total, job.settings.checkpoint_every)
+        return (
+            self.forecast.seconds("rows", rows)
+            + self.forecast.seconds("evaluations", evaluations)
+            + self.forecast.seconds("checkpoints", checkpoints)
+        )
+
     @contextmanager
-    def aside_from_training(self) -> Generator[None]:
+    def aside_from_training(self, work: Work) -> Generator[None]:
         """The clock stands still, and the model is as for use."""
         self.meter.pause()
         self.job.model.eval()
+        started = time.perf_counter()
         with torch.no_grad():
             yield
+        self.forecast.add(work, time.perf_counter() - started)
         self.meter.go_on()
 
 
