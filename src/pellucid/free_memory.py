@@ -101,7 +101,7 @@ def _upwards(mount: Path, path: str, files: _Files) -> Iterator[Free]:
         if limit is None or used is None or limit >= _NO_LIMIT:
             continue
         used -= min(used, _droppable(folder / "memory.stat", files.droppable))
-        yield Free(max(0, limit - used), f"the control group {folder.name or '/'}")
+        yield Free(max(0, limit - used), f"the control group {PurePosixPath('/') / group}")
 
 
 def _droppable(file: Path, name: str) -> int:

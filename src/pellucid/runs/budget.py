@@ -72,8 +72,11 @@ def free_on(device: torch.device) -> Free | None:
     return free_memory() if device.type == "cpu" else None
 
 
-def check_beginning(run: config.Run, *, watched: bool, force: bool) -> None:
+def check_beginning(run: config.Run, *, watched: bool, force: bool) -> int:
     """Before anything is read: refuse what cannot fit, whatever the data are.
+
+    Returns the bytes of the process as it is now, which `check_training` counts on from: what is
+    freed of reading the data is used again.
 
     Raises:
         ConfigError: this machine does not have the device.
@@ -82,24 +85,28 @@ def check_beginning(run: config.Run, *, watched: bool, force: bool) -> None:
     device = find_device(run.training.device)
     # first alone: where there are billions of layers, the other terms take long to count
     check_memory(weights_memory(run.model), _DOES, device=device, force=force)
-    estimate = least_memory(run, _conditions(run, device, None, watched))
+    process = resident_memory() or PROCESS_BYTES
+    estimate = least_memory(run, _conditions(run, device, process, None, watched))
     check_memory(estimate, _DOES, device=device, force=force)
+    return process
 
 
-def check_training(run: config.Run, data: Data, *, watched: bool, force: bool) -> MemoryEstimate:
+def check_training(
+    run: config.Run, data: Data, *, process: int, watched: bool, force: bool
+) -> MemoryEstimate:
     """What a training on these data will need, before anything is built.
 
     Raises:
         RunError: as `check_memory`.
     """
     device = find_device(run.training.device)
-    estimate = peak_memory(run, _conditions(run, device, _longest(run, data), watched))
+    estimate = peak_memory(run, _conditions(run, device, process, _longest(run, data), watched))
     check_memory(estimate, _DOES, device=device, force=force)
     return estimate
 
 
 def _conditions(
-    run: config.Run, device: torch.device, longest: int | None, watched: bool
+    run: config.Run, device: torch.device, process: int, longest: int | None, watched: bool
 ) -> Conditions:
     """What this machine and the data add to a config."""
     return Conditions(
@@ -107,7 +114,7 @@ def _conditions(
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
         asked=_asked(run),
-        process=resident_memory() or PROCESS_BYTES,
+        process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,
     )

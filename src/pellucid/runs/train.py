@@ -141,7 +141,7 @@ def train_config(
     """Train what a whole config describes, in a fresh folder."""
     # what can be refused at once is refused before anything is read
     run.check_objective()
-    check_beginning(run, watched=bool(watchers), force=force)
+    process = check_beginning(run, watched=bool(watchers), force=force)
     rewards = find_reward(run.objective, reward)
     check_teacher(run)
     if out is not None:
@@ -160,7 +160,7 @@ def train_config(
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         folder = new_folder(name) if out is None else chosen_folder(Path(out))
         with folder.locked(), memory_refused(run):
-            fits = partial(check_training, watched=bool(watchers), force=force)
+            fits = partial(check_training, process=process, watched=bool(watchers), force=force)
             job, first = _prepare(run, folder, ready, rewards, say, fits)
             follow(job, Progress(), folder, first, shown, interrupts, watchers)
     return load(folder.path)
