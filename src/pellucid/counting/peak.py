@@ -47,8 +47,10 @@ FIRST_UPDATE_BYTES = 36 * 2**20
 #: Text is read in pieces, ids are mapped from disk; looks at the run keep little.
 _DATA_BYTES = 8 * 2**20
 _WATCHING_BYTES = 8 * 2**20
-#: The heap beside activations, as a share of them: freed memory kept (the command line), and not.
-_HOLES_KEPT, _HOLES_PLAIN = 0.9, 0.6
+#: The heap beside activations, as a share of them. Where freed memory is kept (the command line)
+#: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes.
+_PAGE_BYTES = 2**21
+_HOLES_OF_PAGES, _HOLES = 1.5, 0.6
 #: Gradients of the head's matrix alive at a time, beside the one that is counted with the others:
 #: of one that is the embedding too, the embedding's and their sum.
 _HEAD_GRADIENTS = {True: 2, False: 1}
@@ -114,7 +116,9 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
         MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
         *_while_it_runs(run, size, conditions),
     ]
-    return MemoryEstimate((*rows, _holes(rows, left, conditions)))
+    state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
+    pages = conditions.keeps_freed and state >= _PAGE_BYTES
+    return MemoryEstimate((*rows, _holes(left, pages=pages)))
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
@@ -201,7 +205,7 @@ def _head_numbers(run: Run) -> int:
     return run.model.rows * run.model.d_model
 
 
-def _holes(rows: list[MemoryRow], left: list[MemoryRow], conditions: Conditions) -> MemoryRow:
-    share = _HOLES_KEPT if conditions.keeps_freed else _HOLES_PLAIN
+def _holes(left: list[MemoryRow], *, pages: bool) -> MemoryRow:
+    share = _HOLES_OF_PAGES if pages else _HOLES
     n_bytes = int(share * sum(row.n_bytes for row in left))
     return MemoryRow("allocator", n_bytes, f"{share} x activations (measured)", SMALLER_PASS)
