@@ -27,10 +27,19 @@ from benchmarks.machine import header, write
 from benchmarks.worker import memory, own_output, settle
 from benchmarks.workers import say
 
-ADAMW = ("optimiser.kind=AdamW", "optimiser.learning_rate=1e-3", "optimiser.betas=[0.9,0.99]")
-ADAMW = (*ADAMW, "optimiser.eps=1e-8", "optimiser.weight_decay=0.1")
-SGD = ("optimiser.kind=SGD", "optimiser.learning_rate=1e-3", "optimiser.momentum=0.9")
-SGD = (*SGD, "optimiser.l2=0.0")
+ADAMW = (
+    "optimiser.kind=AdamW",
+    "optimiser.learning_rate=1e-3",
+    "optimiser.betas=[0.9,0.99]",
+    "optimiser.eps=1e-8",
+    "optimiser.weight_decay=0.1",
+)
+SGD = (
+    "optimiser.kind=SGD",
+    "optimiser.learning_rate=1e-3",
+    "optimiser.momentum=0.9",
+    "optimiser.l2=0.0",
+)
 
 
 def decoder(layers: int, width: int, length: int, batch: int, *more: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from pellucid.counting.temporaries import (
     update_bytes,
 )
 
-#: How far off an estimate may be, as a share of it: twelve shapes were (docs/budget.md).
+#: How far off an estimate may be, as a share of it: see docs/budget.md.
 UNCERTAINTY = 0.15
 #: Python, torch and pellucid before there is a model; what the first update loads: kernels, code.
 PROCESS_BYTES = 240 * 2**20
@@ -118,13 +118,15 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     ]
     state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
     pages = conditions.keeps_freed and state >= _PAGE_BYTES
-    return MemoryEstimate((*rows, _holes(left, pages=pages)))
+    parts = run.training.accumulation
+    gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
+    return MemoryEstimate((*rows, _holes(left, gradients, pages=pages)))
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The same before the data are read: no less than this, whatever they are.
 
-    A vocabulary that the tokenizer does not tell yet is one token, and rows of data are one too.
+    A vocabulary that the tokenizer does not tell yet has two tokens, and rows of data have one.
     """
     model = with_vocabulary(run).model
     run = _with_vocabulary(run, model.vocab_size or 2)  # no tokenizer has fewer
@@ -205,7 +207,10 @@ def _head_numbers(run: Run) -> int:
     return run.model.rows * run.model.d_model
 
 
-def _holes(left: list[MemoryRow], *, pages: bool) -> MemoryRow:
+def _holes(left: list[MemoryRow], gradients: int, *, pages: bool) -> MemoryRow:
+    """The holes in the heap; gradients come as activations go, and fill about half of them."""
     share = _HOLES_OF_PAGES if pages else _HOLES
-    n_bytes = int(share * sum(row.n_bytes for row in left))
-    return MemoryRow("allocator", n_bytes, f"{share} x activations (measured)", SMALLER_PASS)
+    activations = sum(row.n_bytes for row in left)
+    reused = min(gradients, int((1 + share) * activations)) // 2
+    formula = f"{share} x activations (measured), less what gradients fill"
+    return MemoryRow("allocator", max(0, int(share * activations) - reused), formula, SMALLER_PASS)
