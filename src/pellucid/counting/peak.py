@@ -50,7 +50,7 @@ _WATCHING_BYTES = 8 * 2**20
 #: The heap beside activations, as a share of them. Where freed memory is kept (the command line)
 #: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes.
 _PAGE_BYTES = 2**21
-_HOLES_OF_PAGES, _HOLES = 1.5, 0.6
+_HOLES, _HOLES_PER_PAGE, _MOST_HOLES = 0.6, 0.25, 1.5
 #: Gradients of the head's matrix alive at a time, beside the one that is counted with the others:
 #: of one that is the embedding too, the embedding's and their sum.
 _HEAD_GRADIENTS = {True: 2, False: 1}
@@ -117,7 +117,7 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
         *_while_it_runs(run, size, conditions),
     ]
     state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
-    pages = conditions.keeps_freed and state >= _PAGE_BYTES
+    pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
     parts = run.training.accumulation
     gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
     return MemoryEstimate((*rows, _holes(left, gradients, pages=pages)))
@@ -207,9 +207,9 @@ def _head_numbers(run: Run) -> int:
     return run.model.rows * run.model.d_model
 
 
-def _holes(left: list[MemoryRow], gradients: int, *, pages: bool) -> MemoryRow:
+def _holes(left: list[MemoryRow], gradients: int, *, pages: int) -> MemoryRow:
     """The holes in the heap; gradients come as activations go, and fill about half of them."""
-    share = _HOLES_OF_PAGES if pages else _HOLES
+    share = min(_MOST_HOLES, _HOLES + _HOLES_PER_PAGE * pages)
     activations = sum(row.n_bytes for row in left)
     reused = min(gradients, int((1 + share) * activations)) // 2
     formula = f"{share} x activations (measured), less what gradients fill"
