@@ -60,11 +60,24 @@ def test_weights_gradients_and_moments_take_the_bytes_that_torch_takes(
 
 
 def test_activations_are_counted_as_on_paper() -> None:
-    # per token and layer: 4 d_model, queries and their output, keys and values, 2 d_ff
-    per_token = 2 * (4 * 4 + 2 * 6 + 2 * 3 + 2 * 5)
-    assert rows_of(ADAMW)["activations"] == 2 * 3 * per_token * 4
-    assert rows_of(ADAMW, precision="bfloat16")["activations"] == 2 * 3 * per_token * 2
+    # per token, 4 bytes each: what goes into 2 norms of 2 layers, and the state after the last
+    wide = 2 * 2 * 4 + 4
+    # as wide as the products, per layer: what comes out of 2 norms, queries and their output,
+    # keys and values, 2 d_ff
+    narrow = 2 * (2 * 4 + 2 * 6 + 2 * 3 + 2 * 5)
+    assert rows_of(ADAMW)["activations"] == 2 * 3 * (4 * wide + 4 * narrow)
+    assert rows_of(ADAMW, precision="bfloat16")["activations"] == 2 * 3 * (4 * wide + 2 * narrow)
     assert rows_of(ADAMW, sequences=6)["activations"] == 3 * rows_of(ADAMW)["activations"]
+
+
+def test_dropout_leaves_its_masks_and_products_leave_the_weights_of_attention() -> None:
+    plain = rows_of(ADAMW)["activations"]
+    # a mask after each of 2 sublayers of 2 layers, and one of the embedding
+    dropped = rows_of(ADAMW, with_stack(dropout=0.1))["activations"]
+    assert dropped == plain + 6 * 4 * (2 * 2 * 4 + 4)
+    # a weight for each of 3 keys in 2 heads of 2 layers
+    products = rows_of(ADAMW, kernel="products")["activations"]
+    assert products == plain + 6 * 4 * (2 * 2 * 3)
 
 
 def test_what_no_fused_kernel_does_leaves_its_scores_in_memory() -> None:
@@ -87,5 +100,6 @@ def test_both_stacks_of_a_pair_leave_activations() -> None:
     )
     rows = rows_of(ADAMW, pair)
     assert rows["encoder activations"] == rows_of(ADAMW)["activations"]
+    # and the state that goes into its norm, and what comes out
     crossed = 6 * 2 * (2 * 4 + 2 * 6 + 2 * 3) * 4
     assert rows["decoder activations"] == rows_of(ADAMW)["activations"] + crossed

@@ -15,7 +15,7 @@ from pellucid.objectives import LazyLogits, in_chunks, token_entropy, token_log_
 
 @pytest.fixture(params=[1, 7, 1000], ids=lambda rows: f"chunks of {rows}")
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    here = sys.modules["pellucid.objectives.linear_cross_entropy"]
+    here = sys.modules["pellucid.counting.temporaries"]
     monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
     monkeypatch.setattr(here, "_CHUNK_BYTES", 1)
     return request.param

@@ -15,7 +15,7 @@ from pellucid.objectives import linear_cross_entropy
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     import sys
 
-    here = sys.modules["pellucid.objectives.linear_cross_entropy"]
+    here = sys.modules["pellucid.counting.temporaries"]
     monkeypatch.setattr(here, "_LEAST_ROWS", request.param)
     monkeypatch.setattr(here, "_CHUNK_BYTES", 1)
     return request.param

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,8 +101,10 @@ class _Header:
         )
 
 
-def read_llama2c(file: Path) -> tuple[config.Transformer, dict[str, Tensor]]:
-    """The model in a llama2.c file.
+def read_llama2c(
+    file: Path, *, fits: Callable[[config.Transformer], None] = lambda _: None
+) -> tuple[config.Transformer, dict[str, Tensor]]:
+    """The model in a llama2.c file; `fits` may refuse it before a weight is read.
 
     Raises:
         CheckpointError: it is of a later version, cut off, or something else.
@@ -126,6 +128,7 @@ def read_llama2c(file: Path) -> tuple[config.Transformer, dict[str, Tensor]]:
         model = header.config()
     except ConfigError as error:
         raise CheckpointError(f"{file} describes no model: {error}") from None
+    fits(model)
     data = np.memmap(file, dtype="<f4", mode="r", offset=_HEADER.size)
     return model, dict(_tensors(data, header))
 

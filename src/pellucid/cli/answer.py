@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import harmless, sayer
 from pellucid.errors import PellucidError
@@ -32,6 +32,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
@@ -54,7 +55,7 @@ def call(arguments: argparse.Namespace) -> None:
     if talking:
         _converse(run, how)
         return
-    answers = runs.answer(run, texts, how, when_outgrown=sayer(run))
+    answers = runs.answer(run, texts, how, when_outgrown=sayer(run), force=arguments.force)
     if arguments.json:
         print_json(
             [

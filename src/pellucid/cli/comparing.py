@@ -52,4 +52,4 @@ def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
 
     there = run if arguments.against is None else runs.load(arguments.against)
     text = arguments.sentence if arguments.against_text is None else arguments.against_text
-    return trace(there, text, target=arguments.target)
+    return trace(there, text, target=arguments.target, force=arguments.force)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
-from pellucid.cli.presets import with_vocabulary
 from pellucid.config import Run, encode, run_from_table
-from pellucid.counting import parameter_count
+from pellucid.counting import parameter_count, with_vocabulary
 from pellucid.disk import write_output
 from pellucid.drawing import Drawing, as_svg, as_text, assemble, boxes, place
 from pellucid.errors import ConfigError

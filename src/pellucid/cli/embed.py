@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.texts import WIDTH, add_texts, line, texts_of
 from pellucid.errors import ConfigError
 
@@ -40,6 +40,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--like", metavar="TEXT", help="rank the texts by nearness to this one")
     parser.add_argument("--out", metavar="FILE", help="write the vectors to a .npy file")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
@@ -56,7 +57,13 @@ def call(arguments: argparse.Namespace) -> None:
     texts = texts_of(arguments, to="embed")
     run = runs.load(arguments.run, device=arguments.device)
     all_texts = texts if arguments.like is None else [*texts, arguments.like]
-    vectors = runs.embed(run, all_texts, pool=arguments.pool, normalise=not arguments.no_normalise)
+    vectors = runs.embed(
+        run,
+        all_texts,
+        pool=arguments.pool,
+        normalise=not arguments.no_normalise,
+        force=arguments.force,
+    )
     like = vectors[len(texts) :]
     vectors = vectors[: len(texts)]
     if arguments.out is not None:

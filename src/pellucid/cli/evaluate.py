@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, add_run, add_weights, print_json
+from pellucid.cli.output import add_force, add_json, add_run, add_weights, print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def add_to(verbs: Any) -> None:
     rows.add_argument("--reward", metavar="M:F", help="for policy: as in pellucid train")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_weights(parser)
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -81,7 +82,7 @@ def _say_text(run: Run, arguments: argparse.Namespace) -> None:
     """The loss in its three units."""
     from pellucid import runs
 
-    result = runs.evaluate(run, arguments.paths, field=arguments.field)
+    result = runs.evaluate(run, arguments.paths, field=arguments.field, force=arguments.force)
     facts = {
         "loss_nats": result.loss_nats,
         "perplexity": result.perplexity,

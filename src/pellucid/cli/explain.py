@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.comparing import add_comparing_flags, compare_is_meant, other_trace
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError, PellucidError
 
@@ -74,6 +74,7 @@ def add_to(verbs: Any) -> None:
         "sentence in its place (L2.H1=mean); can be given again",
     )
     add_comparing_flags(parser)
+    add_force(parser)
     add_json(parser)
     add_page_flags(parser)
     parser.set_defaults(call=call)
@@ -100,7 +101,7 @@ def call(arguments: argparse.Namespace) -> None:
         return
     from pellucid.explain import trace
 
-    traced = trace(run, arguments.sentence, target=arguments.target)
+    traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if scales:
         before, traced = traced, traced.with_heads(scales)
         if arguments.chapter is None and not arguments.all:
@@ -241,7 +242,7 @@ def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[s
     from pellucid.cli.chapter import contents
     from pellucid.explain import trace
 
-    traced = trace(run, arguments.sentence, target=arguments.target)
+    traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if arguments.json:
         told = _plain(traced, "tokens", _place(arguments), alone=True)
         print_json({"tokens": told, "chapters": chapters})

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.beams import add_beams, beams_from
-from pellucid.cli.output import add_json, add_run, add_weights
+from pellucid.cli.output import add_force, add_json, add_run, add_weights
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer, write
 
@@ -56,6 +56,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--device", default="cpu", metavar="D")
     add_weights(parser)
     add_beams(parser)
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
@@ -70,13 +71,13 @@ def call(arguments: argparse.Namespace) -> None:
     if not prompts and not talking:
         prompts = [piped("prompt")]
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
-    logprobs = arguments.logprobs
+    logprobs, force = arguments.logprobs, arguments.force
     if talking:
-        _converse(run, how, logprobs=logprobs)
+        _converse(run, how, logprobs=logprobs, force=force)
     elif arguments.json:
-        print_facts(run, prompts, how, logprobs=logprobs, say=sayer(run))
+        print_facts(run, prompts, how, logprobs=logprobs, say=sayer(run), force=force)
     else:
-        _print(run, prompts, how, logprobs=logprobs)
+        _print(run, prompts, how, logprobs=logprobs, force=force)
 
 
 def _sampling(arguments: argparse.Namespace) -> Sampling:
@@ -89,16 +90,18 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
     return Sampling(max_new_tokens=arguments.max_new_tokens, stop=tuple(arguments.stop), **given)
 
 
-def _print(run: Run, prompts: list[str], how: Sampling | Beams, *, logprobs: bool) -> None:
+def _print(
+    run: Run, prompts: list[str], how: Sampling | Beams, *, logprobs: bool, force: bool
+) -> None:
     from pellucid.generation import Sampling
 
     if isinstance(how, Sampling) and len(prompts) == 1 and not logprobs:
-        write(run, prompts[0], how, sayer(run))
+        write(run, prompts[0], how, sayer(run), force=force)
     else:
-        print_texts(run, prompts, how, logprobs=logprobs, say=sayer(run))
+        print_texts(run, prompts, how, logprobs=logprobs, say=sayer(run), force=force)
 
 
-def _converse(run: Run, how: Sampling | Beams, *, logprobs: bool) -> None:
+def _converse(run: Run, how: Sampling | Beams, *, logprobs: bool, force: bool) -> None:
     from dataclasses import replace
 
     from pellucid.generation import Sampling
@@ -117,9 +120,9 @@ def _converse(run: Run, how: Sampling | Beams, *, logprobs: bool) -> None:
         if isinstance(how, Sampling):
             now = replace(how, seed=(how.seed + turn) % 2**63)
             if not logprobs:
-                write(run, prompt, now, say)
+                write(run, prompt, now, say, force=force)
             else:
-                print_texts(run, [prompt], now, logprobs=True, say=say)
+                print_texts(run, [prompt], now, logprobs=True, say=say, force=force)
         else:
-            print_texts(run, [prompt], how, logprobs=logprobs, say=say)
+            print_texts(run, [prompt], how, logprobs=logprobs, say=say, force=force)
         turn += 1

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 
 
 def add_to(verbs: Any) -> None:
@@ -26,6 +26,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--tokenizer", metavar="FILE", help="a tokenizer's file or folder, where DIR has none"
     )
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -35,7 +36,11 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
 
     imported = runs.import_model(
-        arguments.source, arguments.run, tokenizer=arguments.tokenizer, base=arguments.base
+        arguments.source,
+        arguments.run,
+        tokenizer=arguments.tokenizer,
+        base=arguments.base,
+        force=arguments.force,
     )
     if arguments.json:
         print_json(asdict(imported) | {"folder": str(imported.folder)})

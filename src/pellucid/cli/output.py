@@ -28,6 +28,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def add_force(parser: Any) -> None:
+    """The flag of every command that asks for memory by what it is given."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="go on even if more memory is expected to be needed than is free",
+    )
+
+
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """What the matrices of the model are rounded to."""
     parser.add_argument(

@@ -6,12 +6,11 @@ import argparse
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from pellucid.cli.output import add_json, print_json
 from pellucid.config import (
-    BytePairs,
     Run,
     Transformer,
     data_for,
@@ -23,9 +22,10 @@ from pellucid.counting import (
     GrowthRow,
     flops_per_token,
     growth,
-    memory,
     parameter_count,
     parameters,
+    peak_memory,
+    with_vocabulary,
 )
 from pellucid.presets import FAMILIES, GOALS, PRESETS, Goal, diff, find
 
@@ -135,13 +135,7 @@ def _count(arguments: argparse.Namespace) -> None:
     sequences = run.training.batch_size // run.training.accumulation
     parts = parameters(run.model)
     flops = flops_per_token(run.model)
-    bytes_needed = memory(
-        run.model,
-        run.optimiser,
-        sequences=sequences,
-        precision="float32",
-        trained=run.trained,
-    )
+    bytes_needed = peak_memory(run).rows
     grows = growth(run.model, precision="float32")
     if arguments.json:
         print_json(
@@ -159,10 +153,14 @@ def _count(arguments: argparse.Namespace) -> None:
     rows = [(row.part, f"{row.count:,}", row.formula) for row in parts]
     rows.append(("total", f"{parameter_count(run.model):,}", ""))
     _print_table(("parameters", "", ""), rows)
-    rows = [(row.part, f"{row.n_bytes / 1e6:,.1f} MB", row.formula) for row in bytes_needed]
+    rows = [
+        (row.part, f"{row.n_bytes / 1e6:,.1f} MB", row.formula)
+        for row in bytes_needed
+        if row.n_bytes
+    ]
     rows.append(("total", f"{sum(row.n_bytes for row in bytes_needed) / 1e6:,.1f} MB", ""))
     print()
-    _print_table((f"memory ({sequences} sequences, float32)", "", ""), rows)
+    _print_table((f"peak memory ({sequences} sequences, float32)", "", ""), rows)
     rows = [
         (row.part, f"{(row.forward + row.backward) / 1e6:,.2f} M", f"3 x ({row.formula})")
         for row in flops
@@ -172,14 +170,6 @@ def _count(arguments: argparse.Namespace) -> None:
     _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
     print()
     _print_growth(grows)
-
-
-def with_vocabulary(run: Run) -> Run:
-    """The run with the vocabulary that its tokenizer will have, where that says how large."""
-    if run.model.vocab_size is not None or not isinstance(run.text.tokenizer, BytePairs):
-        return run
-    rows = run.text.tokenizer.vocab_size
-    return replace(run, model=replace(run.model, vocab_size=rows))
 
 
 def _print_growth(grows: Sequence[GrowthRow]) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.outcome import Result, say_outcome
+from pellucid.cli.output import add_force
 from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def add_run_flags(parser: Any) -> None:
         metavar="SENTENCE",
         help="keep what a sentence looks like inside, at up to 64 moments; may be given again",
     )
+    add_force(parser)
     parser.add_argument(
         "--no-vitals",
         action="store_true",
@@ -90,6 +92,7 @@ def begin_as_said(
         observers=observers,
         watchers=watchers_for(arguments),
         show=not arguments.json,
+        force=arguments.force,
         **choices,
     )
 

@@ -138,6 +138,7 @@ def _resumed(
         watchers=watchers_for(arguments),
         show=not arguments.json,
         allow_drift=arguments.allow_drift,
+        force=arguments.force,
         interrupts=interrupts,
     )
 

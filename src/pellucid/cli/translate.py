@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output import add_json, add_run
+from pellucid.cli.output import add_force, add_json, add_run
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer
 from pellucid.errors import PellucidError
@@ -25,6 +25,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--beams", type=int, default=4, metavar="N", help="1 is greedy (4)")
     parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
@@ -44,4 +45,4 @@ def call(arguments: argparse.Namespace) -> None:
     texts = arguments.texts or [piped("text")]
     how = Beams(n_beams=arguments.beams, max_new_tokens=arguments.max_new_tokens)
     print_in = print_facts if arguments.json else print_texts
-    print_in(run, texts, how, logprobs=False, say=sayer(run))
+    print_in(run, texts, how, logprobs=False, say=sayer(run), force=arguments.force)

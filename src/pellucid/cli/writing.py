@@ -43,7 +43,13 @@ def sayer(run: Run) -> Say:
 
 
 def print_facts(
-    run: Run, prompts: Sequence[str], how: Sampling | Beams, *, logprobs: bool, say: Say
+    run: Run,
+    prompts: Sequence[str],
+    how: Sampling | Beams,
+    *,
+    logprobs: bool,
+    say: Say,
+    force: bool,
 ) -> None:
     """Everything as JSON: a text for each prompt, or the best ones where texts were searched."""
     from pellucid import runs
@@ -51,10 +57,10 @@ def print_facts(
 
     given = "prompt" if runs.kind_of(run.model) == "decoder" else "source"
     if isinstance(how, Beams):
-        found = runs.beam_search(run, prompts, how, when_outgrown=say)
+        found = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
         texts = [{"best": [_found(one, logprobs=logprobs) for one in best]} for best in found]
     else:
-        written = runs.generate(run, prompts, how, when_outgrown=say)
+        written = runs.generate(run, prompts, how, when_outgrown=say, force=force)
         texts = [_written(text, logprobs=logprobs) for text in written]
     print_json([{given: p} | text for p, text in zip(prompts, texts, strict=True)])
 
@@ -70,16 +76,24 @@ def _found(text: Found, *, logprobs: bool) -> dict[str, Any]:
 
 
 def print_texts(
-    run: Run, prompts: Sequence[str], how: Sampling | Beams, *, logprobs: bool, say: Say
+    run: Run,
+    prompts: Sequence[str],
+    how: Sampling | Beams,
+    *,
+    logprobs: bool,
+    say: Say,
+    force: bool,
 ) -> None:
     """One text after another, each with its log P, token by token, where that was asked for."""
     from pellucid import runs
     from pellucid.generation import Beams
 
     if isinstance(how, Beams):
-        found = runs.beam_search(run, prompts, how, when_outgrown=say)
+        found = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
     else:
-        found = [[text] for text in runs.generate(run, prompts, how, when_outgrown=say)]
+        found = [
+            [text] for text in runs.generate(run, prompts, how, when_outgrown=say, force=force)
+        ]
     for prompt, texts in zip(prompts, found, strict=True):
         for rank, text in enumerate(texts, start=1):
             if isinstance(how, Beams) and how.n_best > 1:
@@ -102,10 +116,12 @@ def _print_log_p(run: Run, text: Continuation) -> None:
     print(f"{sum(text.log_p):>10.4f}  log P of what was written, in nats\n")
 
 
-def write(run: Run, prompt: str, sampling: Sampling, say: Say) -> None:
+def write(run: Run, prompt: str, sampling: Sampling, say: Say, *, force: bool) -> None:
     """One text as it becomes known."""
     from pellucid.generation import stream
+    from pellucid.runs.using_budget import check_writing
 
+    check_writing(run, [prompt], sampling, force=force)
     pieces = stream(run.model, run.tokenizer, prompt, sampling, when_outgrown=say)
     print(harmless(shown(run, prompt)), end="", flush=True)
     for piece in pieces:

@@ -4,19 +4,47 @@ Comes in: a `config.Transformer`. Goes out: rows of counts. It does not know tor
 built.
 """
 
+from pellucid.counting.activations import choose_kernel
 from pellucid.counting.flops import FlopRow, flops_per_token
 from pellucid.counting.growth import GrowthRow, growth
 from pellucid.counting.memory import MemoryRow, memory
 from pellucid.counting.parameters import ParameterRow, parameter_count, parameters
+from pellucid.counting.peak import (
+    UNCERTAINTY,
+    Conditions,
+    MemoryEstimate,
+    least_memory,
+    peak_memory,
+    with_vocabulary,
+)
+from pellucid.counting.temporaries import chunk_rows
+from pellucid.counting.using import (
+    looking_memory,
+    reading_memory,
+    weights_memory,
+    writing_memory,
+)
 
 __all__ = [
+    "UNCERTAINTY",
+    "Conditions",
     "FlopRow",
     "GrowthRow",
+    "MemoryEstimate",
     "MemoryRow",
     "ParameterRow",
+    "choose_kernel",
+    "chunk_rows",
     "flops_per_token",
     "growth",
+    "least_memory",
+    "looking_memory",
     "memory",
     "parameter_count",
     "parameters",
+    "peak_memory",
+    "reading_memory",
+    "weights_memory",
+    "with_vocabulary",
+    "writing_memory",
 ]

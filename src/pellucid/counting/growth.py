@@ -20,10 +20,10 @@ from pellucid.config import (
     ShawRelative,
     Transformer,
 )
+from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
 from pellucid.counting.flops import mixing
 from pellucid.counting.formulas import times, whole
 from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
-from pellucid.counting.memory import Precision, bytes_of, scores_are_formed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ many layers have them. It counts nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -53,17 +54,20 @@ def stacks(model: Transformer) -> list[NamedStack]:
 
 def alike(named: NamedStack) -> list[AlikeLayers]:
     """The kinds of attention of a stack, in the order in which a token meets them."""
-    layers = named.stack.layers
-    kinds = list(dict.fromkeys(layers))
+    pattern, n_layers = named.stack.pattern, named.stack.n_layers
+    counts = Counter[OneAttention]()
+    for place, kind in enumerate(pattern[:n_layers]):  # never layer by layer: there may be many
+        counts[kind] += (n_layers - place - 1) // len(pattern) + 1
+    kinds = list(counts)
     if len(kinds) == 1:
-        return [AlikeLayers(f"{named.prefix}attention", kinds[0], len(layers), "n_layers")]
+        return [AlikeLayers(f"{named.prefix}attention", kinds[0], n_layers, "n_layers")]
     words = [_word(kind) for kind in kinds]
     names = [
         word if words.count(word) == 1 else f"{word} {words[: index + 1].count(word)}"
         for index, word in enumerate(words)
     ]
     return [
-        AlikeLayers(f"{named.prefix}{name} attention", kind, layers.count(kind), "")
+        AlikeLayers(f"{named.prefix}{name} attention", kind, counts[kind], "")
         for name, kind in zip(names, kinds, strict=True)
     ]
 

@@ -122,7 +122,7 @@ def _stack(model: Transformer, named: NamedStack) -> list[ParameterRow]:
 
 def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
     positions, prefix = named.stack.positions, named.prefix
-    known = symbols(model, named) | attention_symbols(named.stack.layers[0])
+    known = symbols(model, named) | attention_symbols(named.stack.pattern[0])
     match positions:
         case Learned():
             return [_embedding(f"{prefix}position embedding", "context_length d_model", known)]

@@ -28,7 +28,7 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.formulas import Symbols, total, whole
-from pellucid.counting.layers import attention_symbols, stacks
+from pellucid.counting.layers import alike, attention_symbols, stacks
 from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
 from pellucid.counting.parts import attention_part, block_norms, feed_forward_part, norm_part
 
@@ -96,6 +96,27 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
     return Moving(n + whole_rows, n, n, formula)
 
 
+def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
+    """How many linear layers of each shape the blocks have, as (outputs, inputs)."""
+    shapes = Counter[tuple[int, int]]()
+    for named in stacks(model):
+        known = symbols(model, named)
+        for layers in alike(named):
+            for leaf, inputs, outputs in _in_block(named.stack, layers.attention):
+                beside = {**known, **_symbols_of(leaf, named.stack, layers.attention)}
+                shapes[whole(outputs, beside), whole(inputs, beside)] += layers.layers
+    return shapes
+
+
+def _symbols_of(leaf: str, stack: Stack, attention: OneAttention) -> Symbols:
+    """What the symbols of attention stand for in a layer of a block."""
+    if leaf.startswith("attention."):
+        return attention_symbols(attention)
+    if stack.cross_attention is not None and leaf.startswith("cross_attention."):
+        return attention_symbols(stack.cross_attention)
+    return {}
+
+
 def _is_meant(path: str, target: str) -> bool:
     """Whether a target means the layer at `path`: without a dot, it is met at its end."""
     return fnmatchcase(path if "." in target else path.rpartition(".")[2], target)
@@ -108,12 +129,8 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
         for place, attention in enumerate(named.stack.layers):
             here = f"{side}.blocks.{place}"
             for leaf, inputs, outputs in _in_block(named.stack, attention):
-                symbols_here = known
-                if leaf.startswith("attention."):
-                    symbols_here = known | attention_symbols(attention)
-                elif named.stack.cross_attention and leaf.startswith("cross_attention."):
-                    symbols_here = known | attention_symbols(named.stack.cross_attention)
-                yield f"{here}.{leaf}", inputs, outputs, symbols_here
+                beside = {**known, **_symbols_of(leaf, named.stack, attention)}
+                yield f"{here}.{leaf}", inputs, outputs, beside
     known = symbols(model)
     if isinstance(model.head, LanguageHead) and model.head.transform is not None:
         yield "head_transform.dense", "d_model", "d_model", known

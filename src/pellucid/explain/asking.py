@@ -17,6 +17,7 @@ from pellucid.explain.tracing import Trace
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.runs.kinds import kind_of
+from pellucid.runs.using_budget import check_looking
 
 
 def trace(
@@ -26,18 +27,23 @@ def trace(
     ids: Sequence[int] | Tensor | None = None,
     target: str | None = None,
     source_ids: Sequence[int] | Tensor | None = None,
+    force: bool = False,
 ) -> Trace:
     """What becomes of a sentence in a run, or of token ids in a bare model.
 
     `target` and `source_ids` are for encoder-decoders: the text that the decoder reads beside a
-    sentence, and the ids that the encoder reads beside `ids`.
+    sentence, and the ids that the encoder reads beside `ids`. With `force` it is traced even if
+    more memory is expected to be needed than is free; a bare model is not asked about.
 
     Raises:
         PellucidError: the sentence is empty, too long or unknown; ids have no row; or a model
             was given a sentence.
     """
     if isinstance(run, Run) and sentence is not None and ids is None:
-        return Trace(run.model, sentence_of(run, sentence, target), run=run)
+        words = sentence_of(run, sentence, target)
+        longest = max(len(words.ids), len(words.source_ids or ()))
+        check_looking(run, longest, force=force)
+        return Trace(run.model, words, run=run)
     model = run.model if isinstance(run, Run) else run
     if ids is None:
         raise PellucidError(

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pellucid.batches import IGNORED, LanguageModel
-from pellucid.objectives.linear_cross_entropy import chunk_rows
+from pellucid.counting import chunk_rows
 from pellucid.typed import computed_again
 
 

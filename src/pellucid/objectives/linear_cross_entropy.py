@@ -19,22 +19,12 @@ from torch import Tensor
 
 from pellucid import native
 from pellucid.batches import IGNORED, LanguageModel, TokenBatch
+from pellucid.counting import chunk_rows
 from pellucid.threads import threads
 from pellucid.typed import apply_function
 
-#: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
-#: over chunks of the gradient by the matrix is made less often.
-_CHUNK_BYTES = 2**26
-_LEAST_ROWS = 256
 #: Of the gradient by the matrix, what is made at a time on a CPU: it is added while in the cache.
 _SLICE_BYTES = 2**22
-
-
-def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
-    """How many rows of logits are alive at a time; chunks are as alike as can be."""
-    most = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
-    n_chunks = max(1, -(-tokens // most))
-    return max(1, -(-tokens // n_chunks))
 
 
 class LinearCrossEntropy(NamedTuple):

@@ -16,6 +16,7 @@ from pellucid.examples import ChatTemplate, template_for
 from pellucid.generation import Continuation, Sampling, generate_after
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_writing
 
 #: A tuned model is asked for its answer, and not for one of many.
 GREEDY = Sampling(temperature=0.0)
@@ -27,10 +28,12 @@ def answer(
     sampling: Sampling = GREEDY,
     *,
     when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
 ) -> list[Continuation]:
     """What the run answers to each prompt, by itself.
 
-    `when_outgrown` is called once, when a text first outgrew the model's context.
+    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
+    answers even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
@@ -42,6 +45,7 @@ def answer(
             "translates with pellucid translate, an encoder names classes with pellucid classify"
         )
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    check_writing(run, texts, sampling, force=force)
     with closing(ChatTemplate(template_for(None, run.folder), run.tokenizer)) as template:
         ids = [
             template.prompt(f"prompt {place}", [{"role": "user", "content": text}])

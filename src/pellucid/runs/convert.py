@@ -6,6 +6,7 @@ refused leaves nothing behind. It does not know families.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -36,6 +37,7 @@ from pellucid.runs.published import (
     published_tokenizer,
     refuse_too_many,
 )
+from pellucid.runs.using_budget import check_opening
 from pellucid.text import SETTINGS, Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
 
 _LLAMA2C = "llama2.c"
@@ -49,11 +51,13 @@ def import_model(
     *,
     tokenizer: str | Path | None = None,
     base: str | Path | None = None,
+    force: bool = False,
 ) -> Imported:
     """Make the run `out` of a Hugging Face directory, a llama2.c file, or adapters and their base.
 
     `tokenizer` is a file or folder, where the source has none. `base` is the run or published model
-    that adapters were trained on.
+    that adapters were trained on. With `force` it is made even if the weights are not expected to
+    fit into memory.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
@@ -73,13 +77,13 @@ def import_model(
             "on no base: leave --base out"
         )
     if is_huggingface(source):
-        published = open_published(source)
+        published = open_published(source, fits=partial(check_opening, force=force))
         words = published_tokenizer(published, source if told is None else told)
         tensors = dict(filled(published, torch.device("cpu")).named_parameters())
         family, left_out = published.family, published.left_out
         run = as_run(published, RunFolder(out).tokenizer)
     elif source.is_file():
-        model, tensors = read_llama2c(source)
+        model, tensors = read_llama2c(source, fits=partial(check_opening, force=force))
         words, family, left_out = _llama2c_words(source, told, model), _LLAMA2C, {}
         run = around(model, RunFolder(out).tokenizer)
     else:

@@ -29,6 +29,7 @@ from pellucid.generation import finite, pad
 from pellucid.model import Transformer
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_reading
 from pellucid.text import Framing
 
 Pool = Literal["mean", "first", "last", "pooler"]
@@ -53,10 +54,12 @@ def embed(
     pool: Pool = "mean",
     normalise: bool = True,
     batch_size: int = 32,
+    force: bool = False,
 ) -> Vectors:
     """One vector for each text, (texts, d_model), of length 1 unless `normalise` is False.
 
-    Texts are read in padded batches; neither padding nor neighbours change a vector.
+    Texts are read in padded batches; neither padding nor neighbours change a vector. With `force`
+    they are read even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: the pooling is unknown, or the model cannot be pooled so.
@@ -67,6 +70,14 @@ def embed(
         raise ConfigError(f"batch_size must be at least 1, was {batch_size}")
     _refuse_pool(run.model, pool)
     rows = _ids(run, texts)
+    check_reading(
+        run,
+        sequences=min(batch_size, len(rows)),
+        length=max(map(len, rows), default=0),
+        lower="batch_size",
+        logits=False,
+        force=force,
+    )
     # texts of like length together, so that little is padded
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
     vectors = np.zeros((len(rows), run.config.model.d_model), dtype=np.float32)

@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_reading
 from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
 
@@ -65,7 +67,7 @@ def evaluate_tokens(
     *,
     n_bytes: int,
     precision: Precision = "float32",
-    batch_size: int = 16,
+    batch_size: int = EVALUATED_AT_ONCE,
     documents: npt.NDArray[Any] | None = None,
 ) -> Evaluation:
     """The loss of `model` over tokens end to end.
@@ -91,10 +93,13 @@ def evaluate_tokens(
     return Evaluation(float(total) / n, n, n_bytes)
 
 
-def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Evaluation:
+def evaluate(
+    run: Run, paths: Iterable[str], *, field: str | None = None, force: bool = False
+) -> Evaluation:
     """The loss of a run's model over files, folders, or standard input ("-").
 
-    `field` is what holds the text of a row in a table.
+    `field` is what holds the text of a row in a table. With `force` it reads even if more memory is
+    expected to be needed than is free.
 
     Raises:
         TextError: a path holds no readable text.
@@ -102,6 +107,14 @@ def evaluate(run: Run, paths: Iterable[str], *, field: str | None = None) -> Eva
         NonFiniteError: its loss is not finite.
     """
     refuse_to_predict(run.model)
+    check_reading(
+        run,
+        sequences=EVALUATED_AT_ONCE,
+        length=run.model.context_length,
+        lower="nothing: read it on a machine with more memory",
+        logits=True,
+        force=force,
+    )
     tokenizer = run.tokenizer
     pieces = read_pieces(paths, field, Tally(), Piped())
     counts, starts = Counts(), list[int]()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from pellucid import config
-from pellucid.counting import memory, parameter_count
+from pellucid.counting import MemoryEstimate, parameter_count
 from pellucid.display.numbers import duration, short, size
 from pellucid.optim import group
 from pellucid.runs.folder import RunFolder
@@ -29,10 +29,11 @@ def facts_of(
     seconds: float,
     problem: str | None,
     job: Job,
+    memory: MemoryEstimate,
 ) -> Iterator[Fact]:
     """The facts of a run that is about to start: data, model, batch, machine, cost, folder.
 
-    `seconds` is what one step was measured to take; `problem` is why nothing is compiled.
+    `seconds` is what the run is expected to take; `problem` is why nothing is compiled.
     """
     yield from task.facts
     count = short(parameter_count(run.model))
@@ -55,19 +56,7 @@ def facts_of(
     yield "on", f"{where}, {plan.precision}, {compiled}{why}"
     if plan.device == "cpu":
         yield "kernels", _kernels(plan)
-    settings = run.training
-    sequences = settings.batch_size // settings.accumulation
-    updates = plan.total_steps * mean_rows(settings) / settings.batch_size  # as long as a whole one
-    rows = memory(
-        run.model,
-        run.optimiser,
-        sequences=sequences,
-        precision=plan.precision,
-        trained=run.trained,
-        asked=task.asked,
-    )
-    needed = size(sum(row.n_bytes for row in rows))
-    yield "expect", f"about {duration(seconds * updates)}, {needed} of memory"
+    yield "expect", f"about {duration(seconds)}, {size(memory.n_bytes)} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")

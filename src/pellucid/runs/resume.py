@@ -17,6 +17,7 @@ from pellucid.checkpoints import write_text
 from pellucid.config import encode
 from pellucid.errors import ConfigError, RunError
 from pellucid.json_text import json_text
+from pellucid.runs.budget import check_beginning
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load, read_config, read_plan
@@ -50,6 +51,7 @@ def resume(
     show: bool = True,
     allow_drift: bool = False,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Go on with a run from its newest whole checkpoint, or from the one that `path` names.
 
@@ -60,6 +62,7 @@ def resume(
         steps: how many updates the whole run is to have, to train longer than was planned.
         allow_drift: go on although config, plan, machine or reward are not as they were; an event
             records each key with both values.
+        force: go on even if more memory is expected to be needed than is free.
 
     Raises:
         RunError: no run, in use, or not as it was: names every key with both values.
@@ -84,6 +87,7 @@ def resume(
         if not allow_drift:
             _refuse([c for c in drift if steps is None or c.key != LENGTH], place)
             same_reward(run.objective, folder, reward)
+        check_beginning(run, watched=bool(watchers), force=force)
         torch.set_num_threads(longer.threads)
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
         progress = Progress() if place.saved is None else restore(job, place.saved)

@@ -14,6 +14,7 @@ from pellucid.generation import beam_search as search_texts
 from pellucid.generation import generate as generate_texts
 from pellucid.model import Encoded, Transformer
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_writing
 from pellucid.text import Tokenizer
 from pellucid.training import Sampled
 
@@ -27,17 +28,21 @@ def generate(
     sampling: Sampling | None = None,
     *,
     when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
 ) -> list[Continuation]:
     """How prompts go on, written by a run's model; an encoder-decoder translates them.
 
-    `when_outgrown` is called once, when a text first outgrew the model's context.
+    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
+    writes even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
+        RunError: the memory will not suffice.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     how = sampling or Sampling()
+    check_writing(run, texts, how, force=force)
     return generate_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
 
 
@@ -47,17 +52,20 @@ def beam_search(
     beams: Beams | None = None,
     *,
     when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
 ) -> list[list[Found]]:
     """The best texts that a beam search finds for each prompt, best first.
 
-    `when_outgrown` as in `generate`.
+    `when_outgrown` and `force` as in `generate`.
 
     Raises:
         ConfigError: a number in `beams` is out of range.
+        RunError: the memory will not suffice.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     how = beams or Beams()
+    check_writing(run, texts, how, force=force)
     return search_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
 
 

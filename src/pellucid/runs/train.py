@@ -6,26 +6,30 @@ Comes in: a config. Goes out: a trained `Run`. It does not know how progress is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
+from pellucid.counting import MemoryEstimate
 from pellucid.json_text import json_text
+from pellucid.runs.budget import check_beginning, check_training
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
 from pellucid.runs.choose import Length, choose
-from pellucid.runs.data import Ready, ready_data
+from pellucid.runs.data import Data, Ready, ready_data
 from pellucid.runs.facts import facts_of
 from pellucid.runs.folder import RunFolder, preparing, refuse_taken
 from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load
 from pellucid.runs.pace import Say
-from pellucid.runs.plan import find_device
+from pellucid.runs.plan import expect_seconds, find_device
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.seal import as_texts
 from pellucid.runs.sentence import with_sentence
 from pellucid.runs.start import keep_start
 from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
+from pellucid.text import PreparedText
 from pellucid.training import (
     Event,
     Interrupts,
@@ -64,6 +68,7 @@ def train(
     watchers: Sequence[Watcher] = (),
     show: bool = True,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Train a model on data and give it back: `pellucid train`, from Python.
 
@@ -88,6 +93,7 @@ def train(
         watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
         show: whether progress is shown on standard output.
         interrupts: what an observer may stop the run by, as Ctrl-C does: `interrupts.asked = True`.
+        force: train even if more memory is expected to be needed than is free.
 
     Raises:
         PellucidError: bad input, named; `Interrupted` and `NonFiniteError` when the run stops early
@@ -118,6 +124,7 @@ def train(
         watchers=watchers,
         show=show,
         interrupts=interrupts,
+        force=force,
     )
 
 
@@ -132,13 +139,15 @@ def train_config(
     watchers: Sequence[Watcher] = (),
     show: bool = True,
     interrupts: Interrupts | None = None,
+    force: bool = False,
 ) -> Run:
     """Train what a whole config describes, in a fresh folder.
 
-    From its first line on a signal ends it as `Interrupts` says.
+    From its first line on a signal ends it as `Interrupts` says. With `force` it begins even if
+    more memory is expected to be needed than is free.
     """
     with interrupts or Interrupts() as asked:
-        folder = _trained(run, name, out, reward, (observers, watchers, show), asked)
+        folder = _trained(run, name, out, reward, (observers, watchers, show), asked, force)
     return load(folder.path)
 
 
@@ -149,11 +158,12 @@ def _trained(
     reward: str | None,
     seen_by: tuple[Sequence[Observer], Sequence[Watcher], bool],
     interrupts: Interrupts,
+    force: bool,
 ) -> RunFolder:
     observers, watchers, show = seen_by
     # what can be refused at once is refused before anything is read
     run.check_objective()
-    find_device(run.training.device)
+    process = check_beginning(run, watched=bool(watchers), force=force)
     rewards = find_reward(run.objective, reward)
     check_teacher(run)
     if out is not None:
@@ -171,9 +181,10 @@ def _trained(
 
         ready = ready_data(run, say, now)
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
+        fits = partial(check_training, process=process, watched=bool(watchers), force=force)
         with memory_refused(run):
             with preparing(None if out is None else Path(out), name=name) as (folder, work):
-                begin = _prepare(run, work, ready, rewards, say)
+                begin = _prepare(run, work, ready, rewards, say, fits)
             with folder.locked():
                 job, first = begin(folder)
                 follow(job, Progress(), folder, first, shown, interrupts, watchers)
@@ -181,10 +192,16 @@ def _trained(
 
 
 def _prepare(
-    run: config.Run, work: RunFolder, ready: Ready, reward: Reward | None, say: Say
+    run: config.Run,
+    work: RunFolder,
+    ready: Ready,
+    reward: Reward | None,
+    say: Say,
+    fits: Callable[[config.Run, Data], MemoryEstimate],
 ) -> Callable[[RunFolder], tuple[Job, list[Event]]]:
     """Fill the folder that becomes the run's; what gives, there, the job and its first events."""
     data = ready.fill(work.text)
+    memory = fits(run, data)
     run = with_sentence(run, data, ready.tokenizer)
     ready.tokenizer.save(work.tokenizer)
     if run.start is not None:
@@ -203,16 +220,29 @@ def _prepare(
 
     def begin(folder: RunFolder) -> tuple[Job, list[Event]]:
         job = build_job(run, plan, folder, model, task)
+        expected = expect_seconds(
+            run.training,
+            plan,
+            seconds,
+            step_tokens=run.training.batch_size * task.tokens_per_row,
+            held_out=_held_out_tokens(data),
+        )
         started = Started(
             step=0,
             total_steps=plan.total_steps,
             name=folder.path.name,
             guessing_nats=task.guessing_nats,
             unit=task.unit,
-            facts=tuple(facts_of(run, plan, folder, task, seconds, problem, job)),
+            facts=tuple(facts_of(run, plan, folder, task, expected, problem, job, memory)),
             folder=str(folder.path),
             sealed=as_texts(run, plan),
         )
         return job, [started] if task.example is None else [started, task.example]
 
     return begin
+
+
+def _held_out_tokens(data: Data) -> int:
+    if isinstance(data, PreparedText):
+        return len(data.held_out.tokens)
+    return int(sum(column.lengths.sum() for column in data.held_out.columns.values()))

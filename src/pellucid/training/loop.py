@@ -25,6 +25,7 @@ from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
+from pellucid.training.forecast import Forecast, Work, still_to_come
 from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
@@ -60,6 +61,7 @@ class _Loop:
         self.interrupts = interrupts
         self.device = torch.device(job.plan.device)
         self.meter = Meter(job.settings.log_every, self.device)
+        self.forecast = Forecast()
         self.blocked = torch.zeros((), device=self.device)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
@@ -134,12 +136,12 @@ class _Loop:
         if not self.meter.filled:
             return
         job, progress = self.job, self.progress
-        rows, speed = self.meter.read()
+        rows, speed, seconds = self.meter.read()
+        before = job.rows_before(progress.step)
+        self.forecast.add("rows", seconds, before - job.rows_before(progress.step - len(rows)))
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
-            seen = job.rows_before(progress.step)
-            left = (job.rows_before(job.plan.total_steps) - seen) / seen  # of what is done
             self.emit(
                 events.Logged(
                     step=first_bad,
@@ -155,7 +157,7 @@ class _Loop:
                     learning_rate=job.optimiser.learning_rate,
                     tokens=progress.tokens,
                     tokens_per_second=speed,
-                    seconds_left=left * progress.tokens / speed if speed else 0.0,
+                    seconds_left=self.seconds_left(),
                     memory_bytes=memory_in_use(self.device),
                     unit=job.unit,
                 )
@@ -165,7 +167,7 @@ class _Loop:
 
     def evaluate(self) -> None:
         self.report()
-        with self.aside_from_training():
+        with self.aside_from_training("evaluations"):
             try:
                 found = self.job.evaluate()
             except PellucidError:  # answers may be written and judged, which can be refused
@@ -204,7 +206,7 @@ class _Loop:
             return
         if first_non_finite(dict(self.job.model.named_parameters())) is not None:
             self.stop_non_finite(progress.step)
-        with self.aside_from_training():
+        with self.aside_from_training("checkpoints"):
             step, loss = self.last_evaluated
             best = step == progress.step and loss < progress.best_saved_loss
             if best:
@@ -273,13 +275,27 @@ class _Loop:
         )
         return sums["total"]
 
+    def seconds_left(self) -> float:
+        """What is left of rows, evaluations and checkpoints, at the pace of those so far."""
+        job, step, total = self.job, self.progress.step, self.job.plan.total_steps
+        rows = job.rows_before(total) - job.rows_before(step)
+        evaluations = still_to_come(step, total, job.settings.evaluate_every)
+        checkpoints = still_to_come(step, total, job.settings.checkpoint_every)
+        return (
+            self.forecast.seconds("rows", rows)
+            + self.forecast.seconds("evaluations", evaluations)
+            + self.forecast.seconds("checkpoints", checkpoints)
+        )
+
     @contextmanager
-    def aside_from_training(self) -> Generator[None]:
+    def aside_from_training(self, work: Work) -> Generator[None]:
         """The clock stands still, and the model is as for use."""
         self.meter.pause()
         self.job.model.eval()
+        started = time.perf_counter()
         with torch.no_grad():
             yield
+        self.forecast.add(work, time.perf_counter() - started)
         self.meter.go_on()
 
 

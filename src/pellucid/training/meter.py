@@ -38,17 +38,18 @@ class Meter:
         self._filled += 1
         self._tokens += n_tokens
 
-    def read(self) -> tuple[list[dict[str, float]], float]:
-        """Each update's gate, gradient norm and parts; and tokens per second. Empties it."""
+    def read(self) -> tuple[list[dict[str, float]], float, float]:
+        """Each update's gate, gradient norm and parts; tokens per second; seconds. Empties it."""
         rows = [
             dict(zip(self._names, row, strict=True))
             for row in _to_list(self._buffer[: self._filled])
         ]
         self.pause()
-        speed = self._tokens / self._seconds if self._seconds else 0.0
+        seconds = self._seconds
+        speed = self._tokens / seconds if seconds else 0.0
         self._filled, self._tokens, self._seconds = 0, 0, 0.0
         self.go_on()
-        return rows, speed
+        return rows, speed, seconds
 
     @property
     def filled(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -70,8 +70,12 @@ class Published:
             setattr(held, leaf, nn.Parameter(self.tensor(ours)))
 
 
-def open_published(folder: Path) -> Published:
+def open_published(
+    folder: Path, *, fits: Callable[[config.Transformer], None] = lambda _: None
+) -> Published:
     """The model in a Hugging Face directory, every check done but no weight read.
+
+    `fits` may refuse what the config describes before anything of it is built.
 
     Raises:
         CheckpointError: the family, the architecture, an attribute or a tensor is not handled, or
@@ -85,6 +89,8 @@ def open_published(folder: Path) -> Published:
     stored = _full_names(shards.stored, family)
     try:
         model = family.read(attributes, Found(architecture, frozenset(stored)))
+        _refuse_too_few(model, shards, folder)
+        fits(model)
         with torch.device("meta"):
             built = assemble(model, seed=0)
     except ConfigError as error:
@@ -105,6 +111,16 @@ def open_published(folder: Path) -> Published:
     return Published(
         folder, family.model_type, model, _with_ends(folder, table), left_out, places, shards
     )
+
+
+def _refuse_too_few(model: config.Transformer, shards: Shards, folder: Path) -> None:
+    """A layer has a tensor at least: a config of more layers than that is of no model here."""
+    n_layers, n_tensors = sum(stack.n_layers for stack in model.stacks), len(shards.stored)
+    if n_layers > n_tensors:
+        raise CheckpointError(
+            f"{folder / CONFIG} describes {n_layers:,} layers, but the files hold {n_tensors:,} "
+            "tensors in all: the files are of another model, or not all there"
+        )
 
 
 def _family(table: Table) -> Family:

@@ -1,0 +1,186 @@
+"""What a pass leaves in memory for the way back, stack by stack, in closed form.
+
+Comes in: a `config.Transformer`, how many tokens each stack reads, in which precision. Goes out:
+rows of bytes. It does not know any machine.
+
+The residual stream is float32 whatever the precision: what goes into a norm takes 4 bytes. What
+comes out of it, heads and feed-forward are as wide as the products of matrices are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple, assert_never
+
+from pellucid.config import (
+    Alternating,
+    GatedMLP,
+    LastLayers,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    ShawRelative,
+    Stack,
+    Trained,
+    Transformer,
+)
+from pellucid.counting.flops import within
+from pellucid.counting.formulas import times, total, whole
+from pellucid.counting.layers import NamedStack, alike, stacks
+from pellucid.counting.parameters import symbols
+from pellucid.counting.parts import block_norms
+
+Precision = Literal["float32", "bfloat16"]
+#: How attention is computed: by torch's fused kernel, or as products of matrices.
+Kernel = Literal["fused", "products"]
+
+#: Of the kernel "products": the longest text, and the most bytes of weights over all layers.
+_LONGEST, _MOST_WEIGHTS = 512, 2**28
+
+
+class Pass(NamedTuple):
+    """So many sequences through a model at once, and how long they are in each of its stacks."""
+
+    sequences: int
+    encoder: int
+    decoder: int
+
+    def length(self, named: NamedStack) -> int:
+        """How many tokens of a sequence a stack reads."""
+        return self.decoder if named.causal else self.encoder
+
+    def tokens(self, named: NamedStack) -> int:
+        """How many tokens a stack reads."""
+        return self.sequences * self.length(named)
+
+
+class Left(NamedTuple):
+    """What a stack leaves behind for the way back: bytes, and the formula."""
+
+    prefix: str
+    n_bytes: int
+    formula: str
+
+
+def bytes_of(precision: Precision) -> int:
+    """How many bytes a number takes."""
+    return 2 if precision == "bfloat16" else 4
+
+
+def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
+    """The faster kernel on a CPU for passes of so many whole contexts: see `runs.kernels`."""
+    length = model.context_length
+    heads = sum(
+        named.stack.n_layers // len(pattern) * attention.n_heads
+        for named in stacks(model)
+        for pattern in (named.stack.pattern,)
+        for attention in pattern
+        if isinstance(attention, MultiHead)
+    )
+    short = length <= _LONGEST and 2 * sequences * heads * length**2 <= _MOST_WEIGHTS
+    return "products" if precision == "bfloat16" and short else "fused"
+
+
+def activations(
+    model: Transformer,
+    size: Pass,
+    *,
+    precision: Precision,
+    kernel: Kernel = "fused",
+    trained: Trained | None = None,
+) -> list[Left]:
+    """What each stack leaves behind, as far down as the backward pass goes.
+
+    A fused kernel forms no scores. Where none can be used (soft caps, sinks, vectors added to
+    values, dropout of weights), and with the kernel "products", there are h T of them per token.
+    """
+    left: list[Left] = []
+    for named in _backward(model, trained):
+        wide, narrow = _wide(named), _narrow(named, kernel)
+        known = symbols(model, named) | {"T": size.length(named)}
+        width = bytes_of(precision)
+        per_token = 4 * whole(wide, known) + width * _count(model, named, narrow, size)
+        formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({total(*narrow.values())}))"
+        left.append(Left(named.prefix, size.tokens(named) * per_token, formula))
+    return left
+
+
+def scores_are_formed(attention: OneAttention, named: NamedStack) -> bool:
+    """Whether attention goes step by step, with a score for every query and key in memory."""
+    if not isinstance(attention, MultiHead):
+        return False
+    adds_values = isinstance(named.stack.positions, ShawRelative) and named.stack.positions.values
+    return attention.soft_cap is not None or attention.sinks or adds_values
+
+
+def _wide(named: NamedStack) -> str:
+    """Numbers of 4 bytes per token: what goes into norms; what dropout keeps of the embedding."""
+    stack = named.stack
+    ends = "2 d_model" if stack.dropout else "d_model"
+    return total(f"{block_norms(stack)} n_layers (d_model)", ends)
+
+
+def _narrow(named: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
+    """Numbers per token as wide as the products: of each kind of attention, and of the blocks."""
+    stack = named.stack
+    rows: dict[OneAttention | str, str] = {}
+    for layers in alike(named):
+        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", _beside_heads(layers.attention, named))
+        if kernel == "products" and isinstance(layers.attention, MultiHead):
+            heads = total(heads, "h T")
+        rows[layers.attention] = times(layers.layers, layers.number, heads)
+    if stack.cross_attention is not None:
+        rows["cross"] = "n_layers (h (d_k + d_v) + h_kv (d_k + d_v))"
+    inner = 4 if isinstance(stack.feed_forward, GatedMLP) else 2
+    masks = _sublayers(stack) if stack.dropout else 0
+    rows["blocks"] = f"n_layers ({block_norms(stack) + masks} d_model + {inner} d_ff)"
+    return rows
+
+
+def _count(
+    model: Transformer,
+    named: NamedStack,
+    formulas: dict[OneAttention | str, str],
+    size: Pass,
+) -> int:
+    known = symbols(model, named) | {"T": size.length(named)}
+    count = 0
+    for kind, formula in formulas.items():
+        attention = named.stack.cross_attention if kind == "cross" else kind
+        here = {} if isinstance(attention, str | None) else within(attention, known["T"])
+        count += whole(formula, known | here)
+    return count
+
+
+def _sublayers(stack: Stack) -> int:
+    return 2 if stack.cross_attention is None else 3
+
+
+def _beside_heads(attention: OneAttention, named: NamedStack) -> str:
+    match attention:
+        case MultiHead():
+            if scores_are_formed(attention, named):
+                return "2 h T"
+            return "3 h T" if attention.dropout else "0"
+        case LinearAttention():
+            return "h (c + d_k d_v / c)" if named.causal else "0"
+        case NeuralMemory(frozen=True):
+            return "h (d_k + d_v)"
+        case NeuralMemory():
+            return "2 h (d_k + d_v) + h (2 c + 3 d_k d_v / c)"
+        case _:
+            assert_never(attention)
+
+
+def _backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:
+    """The stacks as far down as the backward pass goes: not below the last block that moves."""
+    if not isinstance(trained, LastLayers):
+        return stacks(model)
+    *_, top = stacks(model)
+    if not trained.count:
+        return []
+    last = top.stack.layers[-trained.count :]
+    kinds = last[0] if len(set(last)) == 1 else Alternating(layers=last)
+    return [replace(top, stack=replace(top.stack, n_layers=len(last), attention=kinds))]

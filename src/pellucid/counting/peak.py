@@ -1,0 +1,216 @@
+"""The most memory that a run will have held by its end, from its config alone, term by term.
+
+Comes in: a `config.Run`, and what is known of the machine and the data. Goes out: named rows of
+bytes, whose sum is the peak. Nothing is built.
+
+What depends on the model is counted: `memory` and `temporaries` have the formulas, and hold for one
+machine as for a share of many. Three numbers are measured (`python -m benchmarks.budget`): what the
+process is before any model, what the first update loads, and how much larger than what lives in it
+the allocator's heap grows. That heap is the least certain: blocks of many sizes come and go, and
+the holes they leave fit few others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pellucid.config import (
+    BytePairs,
+    DirectPreference,
+    Distillation,
+    Files,
+    LanguageHead,
+    NextToken,
+    PolicyGradient,
+    Run,
+    SpanCorruption,
+    StandardLibrary,
+    SupervisedFineTuning,
+    WordPiece,
+    Words,
+)
+from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
+from pellucid.counting.memory import SMALLER_MODEL, SMALLER_PASS, MemoryRow, held, left_behind
+from pellucid.counting.parameters import parameter_count
+from pellucid.counting.temporaries import (
+    EVALUATED_AT_ONCE,
+    loss_bytes,
+    reading_bytes,
+    update_bytes,
+)
+
+#: How far off an estimate may be, as a share of it: see docs/budget.md.
+UNCERTAINTY = 0.15
+#: Python, torch and pellucid before there is a model; what the first update loads: kernels, code.
+PROCESS_BYTES = 240 * 2**20
+FIRST_UPDATE_BYTES = 36 * 2**20
+#: Text is read in pieces, ids are mapped from disk; looks at the run keep little.
+_DATA_BYTES = 8 * 2**20
+_WATCHING_BYTES = 8 * 2**20
+#: The heap beside activations, as a share of them. Where freed memory is kept (the command line)
+#: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes.
+_PAGE_BYTES = 2**21
+_HOLES, _HOLES_PER_PAGE, _MOST_HOLES = 0.6, 0.25, 1.5
+#: Gradients of the head's matrix alive at a time, beside the one that is counted with the others:
+#: of one that is the embedding too, the embedding's and their sum.
+_HEAD_GRADIENTS = {True: 2, False: 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a config does not say: of the machine, the data, and the models beside the trained one.
+
+    `longest` is the longest row of the data, where it is shorter than the context. `process` are
+    the bytes of the process before there is a model. `keeps_freed`: the allocator keeps what is
+    freed, as the command line has it. `watched`: somebody looks into the run.
+    """
+
+    precision: Precision = "float32"
+    kernel: Kernel | None = None
+    longest: int | None = None
+    asked: int = 0
+    process: int = PROCESS_BYTES
+    keeps_freed: bool = True
+    watched: bool = True
+
+
+#: Of no machine and no data in particular.
+UNKNOWN = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes by term; the first of them is the process as it was before."""
+
+    rows: tuple[MemoryRow, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """All of it: the peak of the process."""
+        return sum(row.n_bytes for row in self.rows)
+
+    @property
+    def still_needed(self) -> int:
+        """What has yet to be allocated."""
+        return sum(row.n_bytes for row in self.rows[1:])
+
+    @property
+    def largest(self) -> MemoryRow:
+        """The largest term that a choice can make smaller."""
+        return max((row for row in self.rows if row.lower), key=lambda row: row.n_bytes)
+
+
+def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
+    """The peak of a training, with the terms it is the sum of."""
+    model, precision, trained = run.model, conditions.precision, run.trained
+    size = pass_of(run, conditions.longest)
+    kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
+    left = left_behind(model, size, precision=precision, kernel=kernel, trained=trained)
+    rows = [
+        MemoryRow("process", conditions.process, "measured"),
+        MemoryRow("first update", FIRST_UPDATE_BYTES, "measured: kernels and code"),
+        MemoryRow("data", *_data(run, conditions)),
+        *held(model, run.optimiser, trained=trained, asked=conditions.asked),
+        *left,
+        MemoryRow("loss", *loss_bytes(model, run.objective, size, precision), SMALLER_PASS),
+        MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
+        *_while_it_runs(run, size, conditions),
+    ]
+    state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
+    pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
+    parts = run.training.accumulation
+    gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
+    return MemoryEstimate((*rows, _holes(left, gradients, pages=pages)))
+
+
+def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
+    """The same before the data are read: no less than this, whatever they are.
+
+    A vocabulary that the tokenizer does not tell yet has two tokens, and rows of data have one.
+    """
+    model = with_vocabulary(run).model
+    run = _with_vocabulary(run, model.vocab_size or 2)  # no tokenizer has fewer
+    reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
+    longest = conditions.longest if reads_text else 1
+    return peak_memory(run, replace(conditions, longest=longest))
+
+
+def with_vocabulary(run: Run) -> Run:
+    """The run with the vocabulary that its tokenizer will have, where that says how large."""
+    tokenizer = run.text.tokenizer
+    if run.model.vocab_size is not None:
+        return run
+    if isinstance(tokenizer, BytePairs | Words | WordPiece):
+        return _with_vocabulary(run, tokenizer.vocab_size)
+    return run
+
+
+def _with_vocabulary(run: Run, rows: int) -> Run:
+    return replace(run, model=replace(run.model, vocab_size=rows))
+
+
+def pass_of(run: Run, longest: int | None = None) -> Pass:
+    """What one forward and backward pass of a run reads."""
+    settings, objective = run.training, run.objective
+    length = min(longest or run.model.context_length, run.model.context_length)
+    sequences = settings.batch_size // settings.accumulation
+    match objective:
+        case SpanCorruption(corrupted=share, mean_span=span):
+            hidden, marks = share * length, share * length / span
+            return Pass(sequences, int(length - hidden + marks) + 1, int(hidden + marks) + 1)
+        case DirectPreference():
+            return Pass(2 * sequences, length, length)
+        case PolicyGradient(n_samples=n):
+            return Pass(n * sequences, length, length)
+        case _:
+            return Pass(sequences, length, length)
+
+
+def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
+    """A batch, and the masks of one in which no document sees another."""
+    size = pass_of(run, conditions.longest)
+    tokens = run.training.accumulation * size.sequences * max(size.encoder, size.decoder)
+    packed = isinstance(run.objective, SupervisedFineTuning) and run.objective.packed
+    masks = 0
+    if packed or run.training.documents_apart:
+        width, n_layers = bytes_of(conditions.precision), sum(s.n_layers for s in run.model.stacks)
+        masks = size.sequences * size.decoder**2 * (1 + width * n_layers)
+    beside = " + sequences x T^2 x masks of all layers" if masks else ""
+    n_bytes = _DATA_BYTES + 32 * tokens + masks
+    return n_bytes, f"8 MiB + 32 bytes x tokens{beside}", "training.batch_size"
+
+
+def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
+    """What evaluations, checkpoints and looks at the run add."""
+    model = run.model
+    windows = isinstance(run.objective, NextToken | Distillation)
+    rows = EVALUATED_AT_ONCE if windows else size.sequences * run.training.accumulation
+    fewest = -(-run.training.evaluate_tokens // model.context_length)
+    read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
+    evaluated = reading_bytes(model, read, conditions.precision, logits=True)
+    extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
+    watching = _WATCHING_BYTES if conditions.watched else 0
+    n = parameter_count(model)
+    smaller = "model.vocab_size or model.d_model"
+    return [
+        MemoryRow("head", extra, "its gradient, before it is one with others", smaller),
+        MemoryRow("evaluation", *evaluated, "model.context_length or model.vocab_size"),
+        MemoryRow("read back", 4 * n, "4 bytes x parameters, when the run is done", smaller),
+        MemoryRow("watching", watching, "measured"),
+    ]
+
+
+def _head_numbers(run: Run) -> int:
+    """The numbers of a head over the vocabulary that is trained."""
+    if not isinstance(run.model.head, LanguageHead) or run.trained is not None:
+        return 0
+    return run.model.rows * run.model.d_model
+
+
+def _holes(left: list[MemoryRow], gradients: int, *, pages: int) -> MemoryRow:
+    """The holes in the heap; gradients come as activations go, and fill about half of them."""
+    share = min(_MOST_HOLES, _HOLES + _HOLES_PER_PAGE * pages)
+    activations = sum(row.n_bytes for row in left)
+    reused = min(gradients, int((1 + share) * activations)) // 2
+    formula = f"{share} x activations (measured), less what gradients fill"
+    return MemoryRow("allocator", max(0, int(share * activations) - reused), formula, SMALLER_PASS)

@@ -1,0 +1,121 @@
+"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation.
+
+Comes in: a config, the shape of a pass. Goes out: bytes with formulas. It does not know any
+machine, nor what lies in memory besides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import assert_never
+
+from pellucid.config import (
+    SGD,
+    Adam,
+    AdamW,
+    Classification,
+    ClassificationHead,
+    DirectPreference,
+    Distillation,
+    GatedMLP,
+    MaskedTokens,
+    Muon,
+    NextToken,
+    NoHead,
+    Objective,
+    Optimiser,
+    PolicyGradient,
+    SequenceToSequence,
+    SpanCorruption,
+    SupervisedFineTuning,
+    Trained,
+    Transformer,
+)
+from pellucid.counting.activations import Pass, Precision, bytes_of
+from pellucid.counting.layers import stacks
+from pellucid.counting.trained import matrix_shapes, moving
+
+#: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
+#: over chunks of the gradient by the matrix is made less often.
+_CHUNK_BYTES = 2**26
+_LEAST_ROWS = 256
+#: Float32 copies of a chunk of logits where a loss is made of them in torch, step by step.
+_COPIES = 4
+#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch:
+#: gradients, momenta, weights, their successors in float32, and Newton-Schulz in bfloat16.
+_MUON_BYTES = 34
+#: Windows of held-out text that are read at once.
+EVALUATED_AT_ONCE = 16
+
+Size = tuple[int, str]
+
+
+def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
+    """How many rows of logits are alive at a time; chunks are as alike as can be."""
+    most = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
+    n_chunks = max(1, -(-tokens // most))
+    return max(1, -(-tokens // n_chunks))
+
+
+def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: Precision) -> Size:
+    """The logits that are alive while the loss is made, and the head's matrix as they need it."""
+    if isinstance(model.head, ClassificationHead | NoHead):
+        return 0, "nothing: no logits over the vocabulary"
+    tokens = size.sequences * (size.decoder or size.encoder)
+    width = bytes_of(precision)
+    matrix = 0 if width == 4 else width * model.rows * model.d_model
+    rows = chunk_rows(tokens, model.rows, width)
+    fused = width * rows * model.rows + matrix
+    wide = 4 * chunk_rows(tokens, model.rows, 4) * model.rows + matrix
+    match objective:
+        case NextToken() | SupervisedFineTuning() | SequenceToSequence():
+            copies = _COPIES if objective.entropy_bonus else 0
+            return fused + copies * wide, f"{width} bytes x rows of a chunk x vocab_size"
+        case MaskedTokens() | SpanCorruption():
+            return fused, f"{width} bytes x rows of a chunk x vocab_size"
+        case Distillation():
+            return 2 * _COPIES * wide, f"{2 * _COPIES} x 4 bytes x rows of a chunk x vocab_size"
+        case DirectPreference() | PolicyGradient():
+            return _COPIES * wide, f"{_COPIES} x 4 bytes x rows of a chunk x vocab_size"
+        case Classification():
+            return 0, "nothing: no logits over the vocabulary"
+        case _:
+            assert_never(objective)
+
+
+def update_bytes(optimiser: Optimiser, model: Transformer, trained: Trained | None) -> Size:
+    """What an update makes besides what it keeps."""
+    match optimiser:
+        case AdamW() | Adam() | SGD():
+            return 0, "nothing: in place"
+        case Muon():
+            largest = max(_numbers(matrix_shapes(model)), default=0)
+            n = min(largest, moving(model, trained).hidden)
+            return _MUON_BYTES * n, f"{_MUON_BYTES} bytes x matrices of the commonest shape"
+        case _:
+            assert_never(optimiser)
+
+
+def _numbers(shapes: Counter[tuple[int, int]]) -> list[int]:
+    return [times * rows * columns for (rows, columns), times in shapes.items()]
+
+
+def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:
+    """One layer at a time, as where nothing is learnt; and with `logits` a chunk of those."""
+    width = bytes_of(precision)
+    layer = 0
+    for named in stacks(model):
+        stack = named.stack
+        inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
+        heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
+        per_token = 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
+        layer = max(layer, size.tokens(named) * per_token)
+    formula = f"tokens x (12 d_model + {width} (2 d_model + 2 d_ff))"
+    if not logits or isinstance(model.head, ClassificationHead | NoHead):
+        return layer, formula
+    tokens = size.sequences * (size.decoder or size.encoder)
+    rows = chunk_rows(tokens, model.rows, width)
+    return (
+        layer + width * rows * model.rows,
+        f"{formula} + {width} bytes x rows of a chunk x vocab_size",
+    )

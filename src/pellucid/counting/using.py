@@ -1,0 +1,92 @@
+"""The memory that using a model takes: opening it, reading texts, writing them, looking inside.
+
+Comes in: a `config.Transformer`, and how much is asked of it at once. Goes out: estimates, in which
+a model that is open already is part of the process. It does not know any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pellucid.config import ClassificationHead, NoHead, Rotary, Transformer
+from pellucid.counting.activations import Pass
+from pellucid.counting.growth import growth
+from pellucid.counting.memory import SMALLER_MODEL, MemoryRow
+from pellucid.counting.parameters import parameter_count
+from pellucid.counting.peak import MemoryEstimate
+from pellucid.counting.temporaries import reading_bytes
+
+#: The process is what it is: only what comes to it is asked about.
+_PROCESS = MemoryRow("process", 0, "as it is")
+#: Bytes per angle of positions while its cosine and sine are made.
+_ANGLE_BYTES = 40
+#: Bytes per logit of a row: float32, widened, as log P, added up, sorted.
+_LOGIT_BYTES = 40
+#: Bytes per token of a text in Python: its id and log P as numbers, and in a tuple each.
+_WRITTEN_BYTES = 80
+#: Layers of a sentence that are open at a time: see `explain.tracing`.
+_OPEN_LAYERS = 8
+#: Of a beginning's tokens and log P: in two tuples, of twice as many candidates besides.
+_BEGINNING_BYTES = 48
+
+
+def weights_memory(model: Transformer) -> MemoryEstimate:
+    """What a model takes as it is built: its weights, and tables of the angles of its positions."""
+    n = parameter_count(replace(model, vocab_size=model.vocab_size or 2))
+    turned = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
+    tables = _ANGLE_BYTES * model.context_length * turned
+    rows = (
+        MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
+        MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),
+    )
+    return MemoryEstimate((_PROCESS, *rows))
+
+
+def reading_memory(
+    model: Transformer, *, sequences: int, length: int, logits: bool, lower: str
+) -> MemoryEstimate:
+    """Reading so many texts of so many tokens at once; `lower` is what asks for less."""
+    size = Pass(sequences, length, length)
+    n_bytes, formula = reading_bytes(model, size, "float32", logits=logits)
+    return MemoryEstimate((_PROCESS, MemoryRow("states", n_bytes, formula, lower)))
+
+
+def writing_memory(
+    model: Transformer, *, texts: int, beams: int, prompt: int, new_tokens: int
+) -> MemoryEstimate:
+    """Going on with `texts` prompts of `prompt` tokens, with so many beginnings of each at a time.
+
+    What a layer keeps is as long as the context; where beginnings change, a layer has it twice.
+    """
+    n, context = texts * beams, model.context_length
+    kinds = growth(model, precision="float32")
+    kept = sum(kind.cache_bytes_per_token * context + kind.state_bytes for kind in kinds)
+    twice = 1 + 1 / min(stack.n_layers for stack in model.stacks) if beams > 1 else 1.0
+    per_token = _BEGINNING_BYTES if beams > 1 else _WRITTEN_BYTES
+    read = Pass(texts, min(prompt, context), min(prompt, context))
+    states, states_formula = reading_bytes(model, read, "float32", logits=False)
+    fewer = "--beams or the number of prompts" if beams > 1 else "the number of prompts"
+    rows = [
+        MemoryRow("caches", int(n * kept * twice), "texts x beams x context x kept", fewer),
+        MemoryRow("logits", _LOGIT_BYTES * n * model.rows, "40 bytes x rows x vocab_size", fewer),
+        MemoryRow("tokens", per_token * n * new_tokens, "rows x new tokens", "--max-new-tokens"),
+        MemoryRow("states", states, states_formula, "the prompts' length"),
+    ]
+    return MemoryEstimate((_PROCESS, *rows))
+
+
+def looking_memory(model: Transformer, *, length: int) -> MemoryEstimate:
+    """Seeing every number of a sentence: opened layers, the scores of one of them, the logits."""
+    width, heads = 0, 1
+    for stack in model.stacks:
+        per_layer = 24 * model.d_model + 4 * stack.feed_forward.d_ff
+        width += min(stack.n_layers, _OPEN_LAYERS) * per_layer + stack.n_layers * model.d_model
+        heads = max(heads, *(attention.n_heads for attention in stack.pattern))
+    lower = "the length of the sentence"
+    vocabulary = 0 if isinstance(model.head, ClassificationHead | NoHead) else model.rows
+    rows = (
+        MemoryRow("states", 4 * length * width, "4 bytes x tokens x opened layers", lower),
+        MemoryRow("scores", 24 * heads * length**2, "6 x 4 bytes x h T^2", lower),
+        MemoryRow("logits", 12 * length * vocabulary, "3 x 4 bytes x T vocab_size", lower),
+    )
+    return MemoryEstimate((_PROCESS, *rows))

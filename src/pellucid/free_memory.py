@@ -1,0 +1,124 @@
+"""How much memory a process can still have: of the machine, and of the group it is confined to.
+
+Comes in: nothing. Goes out: bytes, and whose limit it is. It does not know what they are for, nor
+torch.
+
+A container is confined by control groups: each has a limit, and so has each group above it. Pages
+of files that could be dropped count as used there, and are taken off again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+#: Version 1 writes a number near 2^63 where there is no limit.
+_NO_LIMIT = 2**60
+#: What GlobalMemoryStatusEx fills in.
+_OF_WINDOWS = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Free:
+    """Bytes that can still be had, and what bounds them."""
+
+    n_bytes: int
+    of: str
+
+
+class _Files(NamedTuple):
+    """What the files of one version of control groups are called."""
+
+    limit: str
+    used: str
+    droppable: str
+
+
+_V2 = _Files("memory.max", "memory.current", "inactive_file")
+_V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def free_memory(root: Path = Path("/")) -> Free | None:
+    """The least of what the machine and its control groups have free; None where nothing says."""
+    found = [*_machine(root), *_groups(root)]
+    return min(found, default=None)
+
+
+def resident_memory(root: Path = Path("/")) -> int:
+    """What this process holds now, in bytes; 0 where the system does not say."""
+    pages = _read(root / "proc/self/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
+
+
+def _machine(root: Path) -> Iterator[Free]:
+    for line in _read(root / "proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            yield Free(int(value.split()[0]) * 1024, "this machine")
+            return
+    if sys.platform == "win32" and (n_bytes := _windows()) is not None:
+        yield Free(n_bytes, "this machine")
+
+
+def _windows() -> int | None:
+    import ctypes
+
+    class Status(ctypes.Structure):
+        _fields_ = (
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            *(
+                (name, ctypes.c_ulonglong)
+                for name in ["total", "free", "page", "pages", "virtual", "free_", "x"]
+            ),
+        )
+
+    status = Status(length=ctypes.sizeof(Status))
+    kernel = getattr(ctypes, "windll").kernel32  # noqa: B009  there on Windows alone
+    return int(status.free) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else None
+
+
+def _groups(root: Path) -> Iterator[Free]:
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            yield from _upwards(root / "sys/fs/cgroup", path, _V2)
+        elif "memory" in controllers.split(","):
+            yield from _upwards(root / "sys/fs/cgroup/memory", path, _V1)
+
+
+def _upwards(mount: Path, path: str, files: _Files) -> Iterator[Free]:
+    """The group and all above it; a container may not see its own path, and then sees it as /."""
+    inside = PurePosixPath(path.lstrip("/"))
+    for group in (inside, *inside.parents):
+        folder = mount / group
+        limit, used = (_number(folder / name) for name in (files.limit, files.used))
+        if limit is None or used is None or limit >= _NO_LIMIT:
+            continue
+        used -= min(used, _droppable(folder / "memory.stat", files.droppable))
+        yield Free(max(0, limit - used), f"the control group {PurePosixPath('/') / group}")
+
+
+def _droppable(file: Path, name: str) -> int:
+    for line in _read(file).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
+    return 0
+
+
+def _number(file: Path) -> int | None:
+    text = _read(file).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,83 @@
+"""The counted peak of a training is that which was measured, within 15 percent, shape by shape."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.budget import SHAPES
+
+from pellucid import config
+from pellucid.counting import (
+    UNCERTAINTY,
+    Conditions,
+    MemoryEstimate,
+    least_memory,
+    peak_memory,
+    writing_memory,
+)
+from pellucid.presets import PRESETS
+from pellucid.runs.choose import choose
+
+(_RESULTS,) = (Path(__file__).parents[2] / "benchmarks" / "results").glob("budget-*.json")
+MEASURED: dict[str, Any] = json.loads(_RESULTS.read_text(encoding="utf-8"))["shapes"]
+#: Of bytes: 256, and what begins and ends a text.
+_BYTES = 258
+
+
+def expected(name: str) -> MemoryEstimate:
+    """What the model expects of a shape of the benchmark."""
+    shape = SHAPES[name]
+    settings = [*shape.get("settings", []), "training.evaluate_tokens=4096"]
+    run = choose(goal=shape.get("objective"), settings=settings)
+    if isinstance(run.text.tokenizer, config.Bytes) and run.model.vocab_size is None:
+        run = replace(run, model=replace(run.model, vocab_size=_BYTES))
+    told = run.training.precision
+    precision = "bfloat16" if told == "bfloat16" else "float32"
+    watched = shape.get("watched", True)
+    return least_memory(run, Conditions(precision=precision, watched=watched))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_peak_that_was_measured_is_counted(name: str) -> None:
+    assert expected(name).n_bytes == pytest.approx(MEASURED[name]["peak_bytes"], rel=UNCERTAINTY)
+
+
+def test_at_least_ten_shapes_were_measured() -> None:
+    assert len(MEASURED) >= 10
+
+
+def nano(**changes: Any) -> config.Run:
+    run = PRESETS["nano"]
+    model = replace(run.model, vocab_size=4096)
+    return replace(run, model=model, training=replace(run.training, **changes))
+
+
+def test_the_terms_add_up_and_the_process_is_not_still_needed() -> None:
+    estimate = peak_memory(nano(), Conditions(process=1000))
+    assert estimate.n_bytes == sum(row.n_bytes for row in estimate.rows)
+    assert estimate.still_needed == estimate.n_bytes - 1000
+
+
+def test_cutting_a_batch_into_parts_needs_less_and_longer_rows_need_more() -> None:
+    whole = peak_memory(nano(batch_size=64)).n_bytes
+    assert peak_memory(nano(batch_size=64, accumulation=8)).n_bytes < whole
+    assert peak_memory(nano(batch_size=64), Conditions(longest=64)).n_bytes < whole
+
+
+def test_what_is_known_before_the_data_is_no_more_than_what_is_known_after() -> None:
+    unknown = replace(nano(), model=replace(nano().model, vocab_size=None))
+    assert least_memory(unknown).n_bytes == peak_memory(nano()).n_bytes  # its BPE has 4,096
+    text = replace(unknown.text, tokenizer=config.Characters())
+    assert least_memory(replace(unknown, text=text)).n_bytes < peak_memory(nano()).n_bytes
+
+
+def test_beams_multiply_what_is_kept() -> None:
+    model = nano().model
+    one = writing_memory(model, texts=1, beams=1, prompt=8, new_tokens=200)
+    many = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
+    assert many.still_needed > 99_999 * one.rows[1].n_bytes
+    assert many.largest.lower == "--beams or the number of prompts"
