@@ -25,7 +25,7 @@ def test_rows_of_a_table_have_the_numbers_of_their_lines() -> None:
 
 @pytest.mark.parametrize("lines", [["a,b\n", '"x"y,2\n'], ["a,b\n", '"never closed\n']])
 def test_a_broken_table_is_refused_with_its_line(lines: list[str]) -> None:
-    with pytest.raises(TextError, match="file, line 2: cannot be read as a table"):
+    with pytest.raises(TextError, match="file, line 2: cannot be read"):
         list(csv_rows(lines, "file", ",", refusal=TextError))
 
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from pellucid import reader
 from pellucid.checkpoints.atomic import write_folder
 from pellucid.errors import CheckpointError
 from pellucid.version import FORMAT, __version__
@@ -135,24 +135,16 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
-    try:
-        tensors = cast("dict[str, Tensor]", cast("Any", safetensors.torch).load_file(file))
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from None
+    tensors: dict[str, Tensor] = reader.read_tensors(file, refusal=CheckpointError)
     if _WINDOWS:  # where a file that is mapped can be neither replaced nor deleted
         return {name: tensor.clone() for name, tensor in tensors.items()}
     return tensors
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        return cast("dict[str, Any]", json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{file} does not exist: {file.parent} is not a whole checkpoint"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from None
+    if not file.exists():
+        raise CheckpointError(f"{file} does not exist: {file.parent} is not a whole checkpoint")
+    return reader.read_json_table(file, refusal=CheckpointError)
 
 
 def _sha256(file: Path) -> str:

@@ -24,6 +24,7 @@ from pellucid.examples.messages import (
 )
 from pellucid.examples.rows import Row
 from pellucid.examples.templates import ChatTemplate
+from pellucid.reader import parse_json
 
 NO_PROMPT = Refusal("it has no prompt")
 NO_ANSWER = Refusal("it has no answer")
@@ -240,4 +241,4 @@ class Prompts(_Answered[PromptColumns]):
 
 def _plain(value: Any) -> Any:
     """What JSON can say; a date or a number of another kind, which Parquet has, as text."""
-    return json.loads(json.dumps(dict(value), default=str))
+    return parse_json(json.dumps(dict(value), default=str), "the row", lenient=True)

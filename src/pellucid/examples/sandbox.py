@@ -24,6 +24,7 @@ from threading import Thread
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from pellucid.errors import TextError
+from pellucid.reader import parse_json_table
 
 #: A first line has to wait for Python and jinja2 to be loaded as well.
 _START_SECONDS = 60
@@ -131,7 +132,7 @@ class Sandbox:
         if not line:
             self.close()
             raise self._stopped(at, late=line is None or process.returncode == _OUT_OF_TIME)
-        answer: dict[str, Any] = json.loads(line)
+        answer = parse_json_table(line.decode(), self._called, refusal=TextError)
         if "error" in answer:
             place = "" if answer["line"] is None else f", line {answer['line']}"
             raise TextError(

@@ -21,8 +21,9 @@ from pathlib import Path
 import safetensors
 import safetensors.torch
 
+from pellucid import reader
 from pellucid.checkpoints import write_bytes, write_text
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.snapshots import Snapshot
 from pellucid.runs import RunFolder
@@ -89,12 +90,12 @@ class Reel:
         """
         file = self.file(step)
         try:
-            content = file.read_bytes()
+            content = reader.read_bytes(file, limit=reader.LARGE)
             digest, body = content[:_DIGEST], content[_DIGEST:]
             if hashlib.sha256(body).digest() != digest:
                 raise ValueError("its checksum is another one")
-            return Snapshot(step=step, tensors=safetensors.torch.load(body))
-        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            return Snapshot(step=step, tensors=reader.parse_tensors(body, file.name))
+        except (ValueError, PellucidError) as error:
             raise RunError(
                 f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
                 "where it is whole, or delete it, and the film goes on without it"
@@ -108,14 +109,14 @@ class Reel:
         """
         about = self.folder / _ABOUT
         try:
-            said = json.loads(about.read_text(encoding="utf-8"))
+            said = reader.read_json_table(about)
             if said["format"] != FORMAT:
                 raise RunError(
                     f"{about} has format {said['format']}, and this pellucid reads {FORMAT}: use "
                     f"the version that wrote it, or move {self.folder} away to look at checkpoints"
                 )
             sentence, ids = str(said["sentence"]), tuple(map(int, said["ids"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, PellucidError) as error:
             raise self._beyond(f"{about.name} says nothing that can be read ({error})") from None
         found: list[Snapshot] = []
         problems: list[str] = []
@@ -145,8 +146,8 @@ def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:
     """The films of a run that say their sentence, with it."""
     for about in sorted(run.films.glob(f"*/{_ABOUT}")):
         try:
-            sentence = json.loads(about.read_text(encoding="utf-8"))["sentence"]
-        except (OSError, ValueError, KeyError, TypeError):
+            sentence = str(reader.read_json_table(about)["sentence"])
+        except (KeyError, PellucidError):
             continue  # said when somebody asks for it
         yield sentence, Reel(run, sentence)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ExitCode, RunError
 from pellucid.observers.needs import missing, place_in
 from pellucid.observers.numbers import numbers_of
+from pellucid.reader import read_text, read_toml
 from pellucid.training import events
 
 
@@ -83,7 +83,7 @@ class WeightsAndBiases:
 def _run_id(file: Path, *, resumed: bool) -> str:
     """The id under which wandb knows the run: kept in a file, so that a resumed run finds it."""
     if resumed and file.is_file():
-        return file.read_text(encoding="utf-8").strip()
+        return read_text(file).strip()
     run_id = secrets.token_hex(8)
     file.write_text(run_id + "\n", encoding="utf-8")
     return run_id
@@ -93,4 +93,4 @@ def _config(folder: str) -> dict[str, Any]:
     file = Path(folder) / "config.toml"
     if not folder or not file.is_file():
         return {}
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    return read_toml(file)

@@ -5,6 +5,7 @@ takes; and one refusal that names the file, the place, what was found and what w
 not know what anything means. A lint rule keeps parsers out of every other room.
 """
 
+from pellucid.reader.json_values import json_values
 from pellucid.reader.opening import (
     LARGE,
     SMALL,
@@ -41,6 +42,7 @@ __all__ = [
     "is_panic",
     "is_pipe",
     "json_lines",
+    "json_values",
     "open_file",
     "open_tensors",
     "parse_json",

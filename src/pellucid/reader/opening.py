@@ -83,12 +83,13 @@ def read_bytes(file: str | Path, *, limit: int = SMALL, refusal: Refusal = Pellu
 
 
 def read_text(file: str | Path, *, limit: int = SMALL, refusal: Refusal = PellucidError) -> str:
-    """A whole file of UTF-8 as text; no byte-order mark.
+    r"""A whole file of UTF-8 as text; no byte-order mark, every line end "\n".
 
     Raises:
         PellucidError: as `read_bytes`, or it is not UTF-8; says at which byte.
     """
-    return decode_text(read_bytes(file, limit=limit, refusal=refusal), str(file), refusal=refusal)
+    text = decode_text(read_bytes(file, limit=limit, refusal=refusal), str(file), refusal=refusal)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def decode_text(content: bytes, name: str, *, refusal: Refusal = PellucidError) -> str:

@@ -39,5 +39,5 @@ def csv_rows(
             yield reader.line_num, row
     except csv.Error as error:
         raise refusal(
-            f"{name}, line {reader.line_num}: cannot be read as a table ({error}): mend it"
+            f"{name}, line {reader.line_num}: cannot be read ({error}): mend it"
         ) from None

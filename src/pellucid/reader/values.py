@@ -36,7 +36,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_json(
-    file: str | Path, *, refusal: Refusal = PellucidError, limit: int = SMALL, nan: bool = False
+    file: str | Path, *, refusal: Refusal = PellucidError, limit: int = SMALL, lenient: bool = False
 ) -> Any:
     """The value in a JSON file.
 
@@ -44,35 +44,42 @@ def read_json(
         PellucidError: as `read_text` and `parse_json`.
     """
     text = read_text(file, limit=limit, refusal=refusal)
-    return parse_json(text, str(file), refusal=refusal, nan=nan)
+    return parse_json(text, str(file), refusal=refusal, lenient=lenient)
 
 
 def read_json_table(
-    file: str | Path, *, refusal: Refusal = PellucidError, limit: int = SMALL, nan: bool = False
+    file: str | Path, *, refusal: Refusal = PellucidError, limit: int = SMALL, lenient: bool = False
 ) -> Table:
     """The object in a JSON file.
 
     Raises:
         PellucidError: as `read_json`, or it holds something else.
     """
-    return as_table(read_json(file, refusal=refusal, limit=limit, nan=nan), str(file), refusal)
+    return as_table(
+        read_json(file, refusal=refusal, limit=limit, lenient=lenient), str(file), refusal
+    )
 
 
-def parse_json(text: str, name: str, *, refusal: Refusal = PellucidError, nan: bool = False) -> Any:
-    """The value in a JSON text that errors call `name`; `nan` lets NaN and Infinity through.
+def parse_json(
+    text: str, name: str, *, refusal: Refusal = PellucidError, lenient: bool = False
+) -> Any:
+    """The value in a JSON text that errors call `name`.
+
+    Args:
+        lenient: let NaN, Infinity and half characters through, as rows and logs have them.
 
     Raises:
         PellucidError: it is not JSON, says at which line and column; a number is not finite or too
             long; lists lie too deep in each other; or a text holds half a character.
     """
     try:
-        value = (_ANY_NUMBER if nan else _FINITE).decode(text.removeprefix("\ufeff"))
-        if _HALF.search(text):
+        value = decoder(lenient=lenient).decode(text.removeprefix("\ufeff"))
+        if not lenient and _HALF.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise refusal(f"{name}{_place(text, error)}") from None
+        raise refusal(f"{name}: is not valid JSON ({_place(text, error)}): mend it") from None
     except RecursionError:
-        raise refusal(f"{name}: {_TOO_DEEP}") from None
+        raise refusal(f"{name}: {TOO_DEEP}") from None
     except UnicodeEncodeError as error:
         raise refusal(
             f"{name} holds {short(error.object[error.start])}, half a character: expected text "
@@ -84,18 +91,18 @@ def parse_json(text: str, name: str, *, refusal: Refusal = PellucidError, nan: b
 
 
 def parse_json_table(
-    text: str, name: str, *, refusal: Refusal = PellucidError, nan: bool = False
+    text: str, name: str, *, refusal: Refusal = PellucidError, lenient: bool = False
 ) -> Table:
     """The object in a JSON text.
 
     Raises:
         PellucidError: as `parse_json`, or it holds something else.
     """
-    return as_table(parse_json(text, name, refusal=refusal, nan=nan), name, refusal)
+    return as_table(parse_json(text, name, refusal=refusal, lenient=lenient), name, refusal)
 
 
 def json_lines(
-    text: str, name: str, *, refusal: Refusal = PellucidError, nan: bool = False
+    text: str, name: str, *, refusal: Refusal = PellucidError, lenient: bool = False
 ) -> Iterator[Any]:
     """The values of JSON Lines; empty lines are none.
 
@@ -104,7 +111,7 @@ def json_lines(
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield parse_json(line, f"{name}, line {number}", refusal=refusal, nan=nan)
+            yield parse_json(line, f"{name}, line {number}", refusal=refusal, lenient=lenient)
 
 
 def read_toml(file: str | Path, *, refusal: Refusal = PellucidError) -> Table:
@@ -127,13 +134,13 @@ def parse_toml(text: str, name: str, *, refusal: Refusal = PellucidError) -> Tab
         if len(line) > _LINE:
             raise refusal(f"{name}, line {number}: is longer than {_LINE:,} characters")
         if _DEEP_KEY.search(line):
-            raise refusal(f"{name}, line {number}: {_TOO_DEEP}")
+            raise refusal(f"{name}, line {number}: {TOO_DEEP}")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise refusal(f"{name} is not valid TOML: {error}") from None
     except RecursionError:
-        raise refusal(f"{name}: {_TOO_DEEP}") from None
+        raise refusal(f"{name}: {TOO_DEEP}") from None
     except (ValueError, OverflowError) as error:  # of a number or a date
         raise refusal(f"{name}: a value cannot be read: {error}") from None
 
@@ -149,7 +156,7 @@ def as_table(value: object, name: str, refusal: Refusal = PellucidError) -> Tabl
     return cast("Table", value)
 
 
-_TOO_DEEP = "lists or tables lie too deep in each other: expected some dozens at most"
+TOO_DEEP = "lists or tables lie too deep in each other: expected some dozens at most"
 
 
 def _whole(digits: str) -> int:
@@ -169,6 +176,11 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"has {name} where a number must be: expected a finite one")
 
 
+def decoder(*, lenient: bool) -> json.JSONDecoder:
+    """The parser, with the hooks that see each number."""
+    return _ANY_NUMBER if lenient else _FINITE
+
+
 _FINITE = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
 _ANY_NUMBER = json.JSONDecoder(parse_int=_whole)
 
@@ -176,7 +188,7 @@ _ANY_NUMBER = json.JSONDecoder(parse_int=_whole)
 def _place(text: str, error: json.JSONDecodeError) -> str:
     """Where a text stops being JSON, what stands there, and what was expected."""
     there = text[error.pos : error.pos + 20]
-    line = f", line {error.lineno}" if "\n" in text.strip() else ""
+    line = f"line {error.lineno}, " if "\n" in text.strip() else ""
     found = f"found {short(there)}" if there else "the text ends there"
     message = error.msg[:1].lower() + error.msg[1:]
-    return f"{line}, column {error.colno}: is not valid JSON: {message}; {found}"
+    return f"{line}column {error.colno}: {message}; {found}"

@@ -22,7 +22,8 @@ import filelock
 
 from pellucid.checkpoints import PARTIAL, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
+from pellucid.reader import read_json_table
 
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
@@ -248,9 +249,9 @@ def is_published(path: Path) -> bool:
 
 def _owner(file: Path) -> str:
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = read_json_table(file)
         return f" by process {facts['pid']} on {facts['host']} since {facts['since']}"
-    except (OSError, ValueError, KeyError):
+    except (KeyError, PellucidError):
         return ""
 
 

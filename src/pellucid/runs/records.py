@@ -15,6 +15,7 @@ from typing import Any
 
 from pellucid.checkpoints import write_text
 from pellucid.errors import RunError
+from pellucid.reader import LARGE, parse_json, read_text
 from pellucid.runs.folder import RunFolder
 from pellucid.training import Event, Observer, StepFinished, from_record, to_record
 
@@ -74,12 +75,12 @@ def _records(file: Path) -> list[dict[str, Any]]:
     """Every whole line's record; a last line that a crash cut short is left out."""
     if not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return [_readable(file, json.loads, line) for line in lines[:-1]]
+    lines = read_text(file, limit=LARGE, refusal=RunError).split("\n")
+    return [parse_json(line, str(file), refusal=RunError) for line in lines[:-1]]
 
 
 def _event(file: Path, line: str) -> Event:
-    return _readable(file, from_record, _readable(file, json.loads, line))
+    return _readable(file, from_record, parse_json(line, str(file), refusal=RunError))
 
 
 def _readable(file: Path, read: Callable[[Any], Any], what: Any) -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 import filelock
 
 from pellucid.errors import TextError
+from pellucid.reader import read_text
 from pellucid.text.shards import PreparedText, open_prepared
 from pellucid.text.tokenizers import Tokenizer
 
@@ -80,7 +81,7 @@ class Workshop:
     def tokenizer(self, sha256: str) -> Tokenizer | None:
         """The tokenizer that was trained here before on the text with that hash."""
         with suppress(OSError, ValueError, TextError):
-            if (self._folder / _TRAINED_ON).read_text(encoding="utf-8") == sha256:
+            if read_text(self._folder / _TRAINED_ON, refusal=TextError) == sha256:
                 return Tokenizer.load(self.entry / _TOKENIZER)
         return None
 

@@ -19,6 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pellucid.errors import PellucidError
+from pellucid.reader import read_json_table
+
 #: Smaller files are read every time.
 _LARGE = 2**20
 #: A file is not remembered for so many seconds after its last change.
@@ -47,8 +50,8 @@ class Remembered:
         self._store = store
         self._known: dict[str, Any] = {}
         self._new = False
-        with suppress(OSError, ValueError):
-            self._known = dict(json.loads(store.read_text(encoding="utf-8")))
+        with suppress(PellucidError):
+            self._known = read_json_table(store)
 
     def sha256(self, file: Path) -> str:
         """The hash of a file, as it is remembered or by reading it."""

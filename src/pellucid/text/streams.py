@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pellucid.errors import TextError
+from pellucid.reader import open_file
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -51,7 +52,7 @@ def opened(path: Path) -> Generator[BinaryIO]:
             while the stream is read inside the `with`.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, refusal=TextError) as file:
             yield _decompressed(path, file)
     except EOFError:
         raise TextError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ConfigError
+from pellucid.reader import read_json_table
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watching import Watch
 
@@ -55,7 +56,7 @@ class VitalsCallback(TrainerCallback):
             self.watch.told_elsewhere = {"gradient.norm"}
         kept = _checkpoint(args, state) / _FILE
         if state.global_step and kept.is_file():
-            self.watch.load_state_dict(json.loads(kept.read_text(encoding="utf-8")))
+            self.watch.load_state_dict(read_json_table(kept))
         self.watch.__enter__()
 
     def on_log(

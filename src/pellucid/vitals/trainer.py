@@ -20,6 +20,7 @@ import torch
 from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
 from pellucid.objectives import DirectPreference, PolicyGradient
+from pellucid.reader import read_json_table
 from pellucid.training import Event, Job, Observer, Vitals, Watcher, events
 from pellucid.vitals.job_rows import Rows
 from pellucid.vitals.labels import Baselines, baselines
@@ -205,4 +206,4 @@ def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:
 def _read(file: Path) -> dict[str, Mapping[str, Any]]:
     if not file.is_file():
         return {}
-    return json.loads(file.read_text(encoding="utf-8"))
+    return read_json_table(file)
