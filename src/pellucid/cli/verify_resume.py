@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pellucid.cli.numbers import STEPS
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import RunError
 
@@ -18,7 +19,7 @@ def add_to(verbs: Any) -> None:
         "and resumed in another process, on copies; compare losses and weights bit for bit.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="how far (default: 10)")
+    parser.add_argument("--steps", type=STEPS, default=10, metavar="N", help="how far (10)")
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_json(parser)
     parser.set_defaults(call=call)
