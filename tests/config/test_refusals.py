@@ -71,9 +71,9 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "training.compile=true": ("training.compile: was True", "choices: auto, on, off"),
     # ranges
     "model.decoder.norm.eps=0": ("model.decoder.norm: eps must be greater than 0, was 0.0",),
-    "model.decoder.norm.eps=nan": ("model.decoder.norm: eps", "was nan"),
-    "optimiser.rest.learning_rate=inf": ("optimiser.rest: learning_rate", "finite", "was inf"),
-    "training.budget={kind='Minutes', count=inf}": ("training.budget: count", "finite"),
+    "model.decoder.norm.eps=nan": ("model.decoder.norm.eps: expected a finite number", "was nan"),
+    "optimiser.rest.learning_rate=inf": ("optimiser.rest.learning_rate", "finite", "was inf"),
+    "training.budget={kind='Minutes', count=inf}": ("training.budget.count", "finite"),
     "model.d_model=0": ("model: d_model must be at least 1, was 0",),
     "model.vocab_size=1": ("model: vocab_size must be at least 2, was 1",),
     "model.decoder.dropout=1": ("dropout must be at least 0 and less than 1, was 1.0",),

@@ -158,7 +158,7 @@ def test_broken_row_is_refused_with_file_and_number(tmp_path: Path, case: str) -
     ("content", "expected"),
     [
         (b"id,text\n1,a\n2,b,c\n", "row 2 (line 3): has 3 values where the first line names 2"),
-        (b'id,text\n1,"a\nb"\n2,"c\n', "row 2 (line 4): cannot be read"),
+        (b'id,text\n1,"a\nb"\n2,"c\n', "line 4: cannot be read"),
         (b"id,body\n1,a\n", "names no field 'text'; it has: 'id', 'body'"),
         (b"text,text\na,b\n", "names more than one field 'text'"),
         (b"id,text\n1,\xe9\n", "is not UTF-8"),

@@ -13,17 +13,16 @@ mean, and never unpickles.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from pellucid import reader
 from pellucid.checkpoints.atomic import write_folder
 from pellucid.checkpoints.room import refuse_full_disk
 from pellucid.errors import CheckpointError
@@ -156,27 +155,16 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
-    try:
-        tensors = cast("dict[str, Tensor]", cast("Any", safetensors.torch).load_file(file))
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from None
+    tensors: dict[str, Tensor] = reader.read_tensors(file, refusal=CheckpointError)
     if _WINDOWS:  # where a file that is mapped can be neither replaced nor deleted
         return {name: tensor.clone() for name, tensor in tensors.items()}
     return tensors
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        table: object = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(table, dict):
-            raise ValueError("it is no JSON object")
-        return cast("dict[str, Any]", table)
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{file} does not exist: {file.parent} is not a whole checkpoint"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from None
+    if not file.exists():
+        raise CheckpointError(f"{file} does not exist: {file.parent} is not a whole checkpoint")
+    return reader.read_json_table(file, refusal=CheckpointError)
 
 
 def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import NEW_TOKENS, SEED, TEMPERATURE
 from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import harmless, sayer
@@ -26,11 +27,15 @@ def add_to(verbs: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N")
     parser.add_argument(
-        "--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (the default)"
+        "--temperature",
+        type=TEMPERATURE,
+        default=0.0,
+        metavar="T",
+        help="0 is greedy (default)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
+    parser.add_argument("--seed", type=SEED, default=0, metavar="S", help="of what is drawn (0)")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_force(parser)
     add_json(parser)

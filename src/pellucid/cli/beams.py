@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import BEAMS, NEW_TOKENS, number
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ def add_beams(parser: Any) -> None:
     group = parser.add_argument_group(
         "beam search", "Look for the likeliest whole texts, in place of drawing token by token."
     )
-    group.add_argument("--beams", type=int, metavar="N", help="go on with N beginnings at a time")
-    group.add_argument("--n-best", type=int, metavar="N", help="give the N best texts (1)")
+    group.add_argument("--beams", type=BEAMS, metavar="N", help="go on with N beginnings at a time")
+    group.add_argument("--n-best", type=BEAMS, metavar="N", help="give the N best texts (1)")
     group.add_argument(
         "--length-penalty",
-        type=float,
+        type=number(),
         metavar="A",
         help="score = log P / length^A, the length in tokens written, the end included (1)",
     )
@@ -38,7 +39,7 @@ def add_beams(parser: Any) -> None:
         "the default), or while one still could (never)",
     )
     group.add_argument(
-        "--min-new-tokens", type=int, metavar="N", help="no text ends before N tokens (0)"
+        "--min-new-tokens", type=NEW_TOKENS, metavar="N", help="no text ends before N tokens (0)"
     )
 
 

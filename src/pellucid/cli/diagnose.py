@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.findings import add_finding_flags
+from pellucid.cli.numbers import TOKENS_KNOWN
 from pellucid.cli.output import add_json, print_json
 from pellucid.cli.prove import add_prove_flags, proof_lines, prove_as_said
 from pellucid.errors import ConfigError, ExitCode
@@ -36,7 +37,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument(
         "--vocab-size",
-        type=int,
+        type=TOKENS_KNOWN,
         metavar="N",
         help="of a log: how many tokens there are, to compare its losses with guessing",
     )

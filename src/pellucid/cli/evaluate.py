@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import BEAMS, whole
 from pellucid.cli.output import add_force, add_json, add_run, add_weights, print_json
 from pellucid.errors import ConfigError
 
@@ -37,14 +38,14 @@ def add_to(verbs: Any) -> None:
         help="which column of a row holds what (default: as the run read them)",
     )
     rows.add_argument(
-        "--limit", type=int, metavar="N", help="N examples at most, from all over the data"
+        "--limit", type=whole(), metavar="N", help="N examples at most, from all over the data"
     )
     rows.add_argument(
         "--write",
         action="store_true",
         help="let the run write, and compare: BLEU, chrF, exact match (the extra bleu)",
     )
-    rows.add_argument("--beams", type=int, metavar="N", help="how it writes: 1, the default, is "
+    rows.add_argument("--beams", type=BEAMS, metavar="N", help="how it writes: 1, the default, is "
                       "greedy")  # fmt: skip
     rows.add_argument("--reward", metavar="M:F", help="for policy: as in pellucid train")
     parser.add_argument("--device", default="cpu", metavar="D")

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.comparing import add_comparing_flags, compare_is_meant, other_trace
+from pellucid.cli.numbers import whole
 from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError, PellucidError
@@ -40,7 +41,7 @@ def add_to(verbs: Any) -> None:
         ("feature", 0, "the feature that receipts are of"),
     ):
         text = f"{what}, counted from 0 (-1 is the last)"
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=whole(), default=default, metavar="N", help=text)
     parser.add_argument(
         "--weight",
         metavar="NAME",
@@ -50,7 +51,7 @@ def add_to(verbs: Any) -> None:
     )
     for name in ("row", "column"):
         text = f"its {name}, counted from 0"
-        parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=whole(), default=0, metavar="N", help=text)
     parser.add_argument(
         "--stack",
         choices=("decoder", "encoder"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pellucid.cli.numbers import whole
 from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
@@ -20,7 +21,7 @@ def add_to(verbs: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="the N likeliest (5)")
+    parser.add_argument("--top", type=whole(), default=5, metavar="N", help="the N likeliest (5)")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_json(parser)
     parser.set_defaults(call=call)

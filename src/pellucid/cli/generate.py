@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.beams import add_beams, beams_from
+from pellucid.cli.numbers import NEW_TOKENS, SEED, TEMPERATURE, number, whole
 from pellucid.cli.output import add_force, add_json, add_run, add_weights
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer, write
@@ -30,21 +31,21 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--prompt", action="append", metavar="TEXT", help="the same; may be repeated"
     )
-    parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
-    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (0.8)")
-    parser.add_argument("--top-k", type=int, metavar="K", help="draw from the K likeliest tokens")
-    parser.add_argument("--top-p", type=float, metavar="P", help="draw from the likeliest share P")
+    parser.add_argument("--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N")
+    parser.add_argument("--temperature", type=TEMPERATURE, metavar="T", help="0 is greedy (0.8)")
+    parser.add_argument("--top-k", type=whole(), metavar="K", help="draw from the K likeliest")
+    parser.add_argument("--top-p", type=number(), metavar="P", help="draw from the best share P")
     parser.add_argument(
-        "--min-p", type=float, metavar="P", help="draw from tokens P times as likely as the best"
+        "--min-p", type=number(), metavar="P", help="draw from tokens P times as likely as the best"
     )
     parser.add_argument(
         "--repetition-penalty",
-        type=float,
+        type=number(),
         metavar="F",
         help="divide the logits of tokens in the text by F (above 1: less repetition)",
     )
     parser.add_argument("--greedy", action="store_true", help="always the likeliest token")
-    parser.add_argument("--seed", type=int, metavar="S", help="of what is drawn (0)")
+    parser.add_argument("--seed", type=SEED, metavar="S", help="of what is drawn (0)")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="stop before this text"
     )

@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import STEPS, TRAININGS
+
 if TYPE_CHECKING:
     from pellucid.diagnosis import Advance, Finding, Proof, Trial
 
@@ -24,13 +26,21 @@ def add_prove_flags(parser: Any) -> None:
     """How a proof is made; `--prove` itself belongs to the verb."""
     group = parser.add_argument_group("proof")
     group.add_argument(
-        "--prove-steps", type=int, default=100, metavar="N", help="updates of a fork (default: 100)"
+        "--prove-steps",
+        type=STEPS,
+        default=100,
+        metavar="N",
+        help="updates of a fork (100)",
     )
     group.add_argument(
-        "--prove-seeds", type=int, default=3, metavar="N", help="pairs for each fix (default: 3)"
+        "--prove-seeds",
+        type=TRAININGS,
+        default=3,
+        metavar="N",
+        help="pairs for each fix (3)",
     )
     group.add_argument(
-        "--prove-fixes", type=int, default=3, metavar="N", help="fixes to try (default: 3)"
+        "--prove-fixes", type=TRAININGS, default=3, metavar="N", help="fixes to try (default: 3)"
     )
     group.add_argument(
         "--prove-out", metavar="FILE", help="the patched config (default: RUN-fixed.toml)"

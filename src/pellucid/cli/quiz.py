@@ -8,6 +8,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import whole
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import PellucidError
 
@@ -23,7 +24,9 @@ def add_to(verbs: Any) -> None:
         description="Asks, waits for Enter, answers, and proves the answer with a computation. On "
         "a pipe nothing waits.",
     )
-    parser.add_argument("number", metavar="NUMBER", nargs="?", type=int, help="one question alone")
+    parser.add_argument(
+        "number", metavar="NUMBER", nargs="?", type=whole(), help="one question alone"
+    )
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import EPOCHS, MINUTES, SEED, STEPS, whole
 from pellucid.cli.outcome import Result, say_outcome
 from pellucid.cli.output import add_force
 from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
@@ -25,11 +26,11 @@ def add_run_flags(parser: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
     parser.add_argument("--out", metavar="RUN", help="the run's folder (default: a new runs/...)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, metavar="N", help="train for N updates")
-    length.add_argument("--tokens", type=int, metavar="N", help="train on N tokens")
-    length.add_argument("--minutes", type=float, metavar="N", help="train for about N minutes")
-    length.add_argument("--epochs", type=float, metavar="N", help="go N times through the data")
-    parser.add_argument("--seed", type=int, metavar="S", help="of weights, order and dropout")
+    length.add_argument("--steps", type=STEPS, metavar="N", help="train for N updates")
+    length.add_argument("--tokens", type=whole(), metavar="N", help="train on N tokens")
+    length.add_argument("--minutes", type=MINUTES, metavar="N", help="train for about N minutes")
+    length.add_argument("--epochs", type=EPOCHS, metavar="N", help="go N times through the data")
+    parser.add_argument("--seed", type=SEED, metavar="S", help="of weights, order and dropout")
     parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument(
         "--set",

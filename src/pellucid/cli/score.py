@@ -7,6 +7,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import whole
 from pellucid.cli.output import add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
@@ -27,7 +28,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--next", action="store_true", help="show what is expected to follow")
     parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="with --next: the N likeliest (10)"
+        "--top", type=whole(), default=10, metavar="N", help="with --next: the N likeliest (10)"
     )
     parser.add_argument("--device", default="cpu", metavar="D")
     add_json(parser)

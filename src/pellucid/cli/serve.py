@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pellucid.cli.comparing import compare_is_meant
+from pellucid.cli.numbers import PORT
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import ConfigError
 
@@ -52,7 +53,7 @@ def add_page_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_address(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="N", help="default: 7357, or a free one")
+    parser.add_argument("--port", type=PORT, metavar="N", help="default: 7357, or a free one")
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="H", help="another than this machine: asks a token"
     )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from pellucid.cli.piped import piped
 from pellucid.errors import TextError
+from pellucid.reader import LARGE, read_text
 
 #: How much of a text is shown.
 WIDTH = 60
@@ -35,12 +35,7 @@ def texts_of(arguments: argparse.Namespace, *, to: str) -> list[str]:
     if arguments.file == "-":
         texts += _lines(piped("text"))
     elif arguments.file is not None:
-        try:
-            texts += _lines(Path(arguments.file).read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise TextError(
-                f"{arguments.file} is not UTF-8 ({error.reason} at {error.start}): convert it first"
-            ) from None
+        texts += _lines(read_text(arguments.file, limit=LARGE, refusal=TextError))
     elif not texts and sys.stdin is not None and not sys.stdin.isatty():
         texts = _lines(piped("text"))
     if not texts:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import TOKENS_KNOWN
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import TextError
 
@@ -35,7 +36,7 @@ def add_to(verbs: Any) -> None:
     training = actions.add_parser("train", help="train a tokenizer on text files")
     _add_texts(training)
     training.add_argument("--kind", choices=_KINDS, default="byte-pairs")
-    training.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    training.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
     training.add_argument("--lowercase", action="store_true", help="for wordpiece")
     training.add_argument("--out", default="tokenizer.json", metavar="FILE")
     showing = actions.add_parser("show", help="how a text is cut, merge by merge")
@@ -43,7 +44,7 @@ def add_to(verbs: Any) -> None:
     showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="bytes, where none is named")
     comparing = actions.add_parser("compare", help="several kinds on one text")
     _add_texts(comparing)
-    comparing.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    comparing.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
     comparing.add_argument(
         "--with",
         dest="others",

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import RANK
 from pellucid.cli.outcome import say_outcome
 from pellucid.cli.output import add_json
 from pellucid.cli.prove import add_prove_flags
@@ -53,7 +54,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--from", dest="start", metavar="RUN", help="go on from the weights of a run or model"
     )
-    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank only")
+    parser.add_argument("--lora", type=RANK, metavar="RANK", help="train adapters of this rank")
     parser.add_argument(
         "--reward",
         metavar="M:F",

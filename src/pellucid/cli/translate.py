@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pellucid.cli.numbers import BEAMS, NEW_TOKENS
 from pellucid.cli.output import add_force, add_json, add_run
 from pellucid.cli.piped import piped
 from pellucid.cli.writing import print_facts, print_texts, sayer
@@ -22,8 +23,8 @@ def add_to(verbs: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--beams", type=int, default=4, metavar="N", help="1 is greedy (4)")
-    parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--beams", type=BEAMS, default=4, metavar="N", help="1 is greedy (4)")
+    parser.add_argument("--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_force(parser)
     add_json(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from pellucid.cli.numbers import KILLS, SEED, STEPS
 from pellucid.cli.output import add_json, print_json
 from pellucid.errors import RunError
 
@@ -22,12 +23,12 @@ def add_to(verbs: Any) -> None:
         "--kills a copy is killed at random moments instead. The run is only read.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="how far (default: 10)")
+    parser.add_argument("--steps", type=STEPS, default=10, metavar="N", help="how far (10)")
     parser.add_argument(
-        "--kills", type=int, metavar="N", help="kill a copy N times at random moments"
+        "--kills", type=KILLS, metavar="N", help="kill a copy N times at random moments"
     )
     parser.add_argument(
-        "--seed", type=int, default=1337, metavar="S", help="of these moments (default: 1337)"
+        "--seed", type=SEED, default=1337, metavar="S", help="of these moments (default: 1337)"
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_json(parser)

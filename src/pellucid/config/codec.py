@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import tomllib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,9 @@ from typing import Any, Literal, TypeVar, cast
 
 import tomli_w
 
+from pellucid import reader
 from pellucid.errors import ConfigError
+from pellucid.reader import short
 
 T = TypeVar("T")
 Table = dict[str, Any]
@@ -73,7 +75,7 @@ def _decode_union(members: tuple[Any, ...], data: object, at: str) -> object:
         raise ConfigError(f"{at}: missing 'kind'; choices: {', '.join(by_name)}")
     if not isinstance(tag, str) or tag not in by_name:
         raise ConfigError(
-            f"{at}: unknown kind {tag!r}{_did_you_mean(str(tag), by_name)}; "
+            f"{at}: unknown kind {short(tag)}{_did_you_mean(tag, by_name)}; "
             f"choices: {', '.join(by_name)}"
         )
     return _decode_dataclass(by_name[tag], {} if isinstance(data, str) else data, at)
@@ -83,13 +85,15 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
     table = dict(_table(data, at))
     tag = table.pop("kind", kind.__name__)
     if tag != kind.__name__:
-        raise ConfigError(f"{at}: kind is {tag!r}, but only {kind.__name__} can stand here")
+        raise ConfigError(f"{at}: kind is {short(tag)}, but only {kind.__name__} can stand here")
     hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     has = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
     for key in table:
         if key not in names:
-            raise ConfigError(f"{_said(at)}unknown key {key!r}{_did_you_mean(key, names)}; {has}")
+            raise ConfigError(
+                f"{_said(at)}unknown key {short(key)}{_did_you_mean(key, names)}; {has}"
+            )
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
         where = f"{at}.{field.name}" if at else field.name
@@ -115,19 +119,19 @@ def _hints(kind: type[Any]) -> Mapping[str, Any]:
 
 def _decode_literal(choices: tuple[Any, ...], data: object, at: str) -> object:
     if not isinstance(data, str) or data not in choices:
-        near = _did_you_mean(str(data), [str(choice) for choice in choices])
-        raise ConfigError(f"{at}: was {data!r}{near}; choices: {', '.join(map(str, choices))}")
+        near = _did_you_mean(data, [str(choice) for choice in choices])
+        raise ConfigError(f"{at}: was {short(data)}{near}; choices: {', '.join(map(str, choices))}")
     return data
 
 
 def _decode_tuple(items: tuple[Any, ...], data: object, at: str) -> object:
     if not isinstance(data, (list, tuple)):
-        raise ConfigError(f"{at}: expected a list, was {data!r}")
+        raise ConfigError(f"{at}: expected a list, was {short(data)}")
     values = list(cast("Iterable[object]", data))
     if items[-1] is Ellipsis:
         items = (items[0],) * len(values)
     if len(values) != len(items):
-        raise ConfigError(f"{at}: expected {len(items)} values, was {data!r}")
+        raise ConfigError(f"{at}: expected {len(items)} values, was {short(values)}")
     return tuple(
         _decode(kind, value, f"{at}[{index}]")
         for index, (kind, value) in enumerate(zip(items, values, strict=True))
@@ -140,20 +144,36 @@ _SCALARS: dict[type, str] = {
     float: "a number",
     str: "a text",
 }
+#: Whole numbers that arrays can hold; this one is their end.
+_WIDEST = 2**63
 
 
 def _decode_scalar(kind: type, data: object, at: str) -> object:
     # bool is a subclass of int, so `type(...) is` and not isinstance
+    if type(data) is int and not -_WIDEST <= data < _WIDEST:
+        raise ConfigError(f"{at}: expected a number of at most 64 bits, was {short(data)}")
     if kind is float and type(data) is int:
         return float(data)
     if type(data) is not kind:
-        raise ConfigError(f"{at}: expected {_SCALARS[kind]}, was {data!r}")
+        raise ConfigError(f"{at}: expected {_SCALARS[kind]}, was {short(data)}")
+    if isinstance(data, float) and not math.isfinite(data):
+        raise ConfigError(f"{at}: expected a finite number, was {data}")
+    if isinstance(data, str) and not _is_spelled(data):
+        raise ConfigError(f"{at}: expected a text that UTF-8 can spell, was {short(data)}")
     return data
+
+
+def _is_spelled(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character
+        return False
+    return True
 
 
 def _table(data: object, at: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{at}: expected a table, was {data!r}")
+        raise ConfigError(f"{at}: expected a table, was {short(data)}")
     return cast("Mapping[str, Any]", data)
 
 
@@ -161,7 +181,9 @@ def _said(at: str) -> str:
     return f"{at}: " if at else ""
 
 
-def _did_you_mean(word: str, choices: Iterable[str]) -> str:
+def _did_you_mean(word: object, choices: Iterable[str]) -> str:
+    if not isinstance(word, str) or len(word) > 100:  # no slip of the finger
+        return ""
     near = difflib.get_close_matches(word, list(choices), n=1)
     return f"; did you mean {near[0]!r}" if near else ""
 
@@ -199,8 +221,8 @@ def assignment(text: str) -> Table:
     if not equals or not all(keys):
         raise ConfigError(f"--set {text}: expected PATH=VALUE, such as training.batch_size=16")
     try:
-        item: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        item: Any = parse_toml(f"value = {value}", path)["value"]
+    except ConfigError:
         item = value.strip()
     for key in reversed(keys):
         item = {key: item}
@@ -209,10 +231,7 @@ def assignment(text: str) -> Table:
 
 def parse_toml(text: str, name: str) -> Table:
     """The table in a TOML text; `name` is what the error calls it."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not valid TOML: {error}") from None
+    return reader.parse_toml(text, name, refusal=ConfigError)
 
 
 def to_toml(value: object) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pellucid.config.checks import at_least
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -29,3 +31,7 @@ class Plan:
     torch_version: str
     attention: Literal["fused", "products"] = "fused"
     native: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("total_steps", self.total_steps, 1)
+        at_least("threads", self.threads, 1)

@@ -22,7 +22,8 @@ from typing import Any
 
 from pellucid.datasets.server import Answer, ask
 from pellucid.disk import Held, Partial, move, remove_file, write_text
-from pellucid.errors import TextError
+from pellucid.errors import PellucidError, TextError
+from pellucid.reader import read_text
 
 #: Called with the bytes that are there, and how many there will be, where that is known.
 Progress = Callable[[int, int | None], None]
@@ -162,9 +163,9 @@ class _Download:
     def _kept(self) -> tuple[int, str | None]:
         """How many bytes of which version are here; without a version none can be gone on with."""
         try:
-            version = self.version.read_text(encoding="utf-8").strip()
+            version = read_text(self.version).strip()
             return (self.partial.stat().st_size, version) if version else (0, None)
-        except (FileNotFoundError, UnicodeDecodeError):
+        except (FileNotFoundError, PellucidError):
             return 0, None
 
     def _agreed(self, answer: Answer) -> tuple[int | None, str | None]:
@@ -259,8 +260,8 @@ def _beside(target: Path) -> Path:
 def _earlier(target: Path) -> str | None:
     """The SHA-256 that an earlier download wrote beside the file."""
     try:
-        return _beside(target).read_text(encoding="utf-8").split()[0]
-    except (FileNotFoundError, UnicodeDecodeError, IndexError):
+        return read_text(_beside(target)).split()[0]
+    except (PellucidError, IndexError):
         return None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_toml
 
 Severity = Literal["note", "warn", "fault", "fatal"]
 
@@ -131,7 +131,7 @@ def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
 def register() -> Mapping[str, Code]:
     """Every code there is, in the order of the register."""
     text = (files(__package__ or "pellucid.diagnosis") / "codes.toml").read_text("utf-8")
-    table = cast("dict[str, dict[str, Any]]", tomllib.loads(text))
+    table = cast("dict[str, dict[str, Any]]", parse_toml(text, "codes.toml"))
     return {code: Code(code=code, **_joined(words)) for code, words in table.items()}
 
 

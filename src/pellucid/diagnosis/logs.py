@@ -6,7 +6,6 @@ say by themselves among the findings. It does not know how models are watched or
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from pellucid.diagnosis.logs_tensorboard import (
     scalars_of,
 )
 from pellucid.errors import PellucidError
+from pellucid.reader import LARGE, parse_json, read_text
 from pellucid.vitals.rules import rules_of
 
 _EXPECTED = (
@@ -167,11 +167,9 @@ def _of_scalars(scalars: Scalars) -> dict[str, _Column]:
 
 def _of_file(file: Path) -> _Read:
     try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise PellucidError(f"{file} is no text in UTF-8; {_EXPECTED}") from None
-    except OSError as error:
-        raise PellucidError(f"{file} cannot be read: {error}") from None
+        text = read_text(file, limit=LARGE)
+    except PellucidError as error:
+        raise PellucidError(f"{error}; {_EXPECTED}") from None
     if not text.strip():
         raise PellucidError(f"{file} is empty; {_EXPECTED}")
     if text.lstrip().startswith("{"):
@@ -183,8 +181,8 @@ def _of_file(file: Path) -> _Read:
 
 def _state(file: Path, text: str) -> Mapping[str, Any] | None:
     try:
-        read = json.loads(text)
-    except ValueError as error:
+        read = parse_json(text, file.name, lenient=True)
+    except PellucidError as error:
         if file.name == "trainer_state.json":
             raise PellucidError(
                 f"{file} is damaged ({error}): take the one of an earlier checkpoint"

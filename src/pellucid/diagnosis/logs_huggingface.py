@@ -6,7 +6,6 @@ trained. `training_args.bin` is a pickle and is never opened: a pickle can run a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +13,7 @@ from typing import Any, cast
 from pellucid.diagnosis.history import Facts
 from pellucid.diagnosis.logs_rows import Row, flat, number
 from pellucid.errors import PellucidError
+from pellucid.reader import LARGE, read_json
 
 STATE = "trainer_state.json"
 
@@ -29,8 +29,8 @@ def newest_state(folder: Path) -> Path | None:
 
 def _step_of(file: Path) -> float:
     try:
-        read = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        read = read_json(file, limit=LARGE, lenient=True)
+    except PellucidError:
         return -1.0
     step = cast("Mapping[str, Any]", read).get("global_step") if isinstance(read, Mapping) else None
     return number(step) or 0.0
@@ -93,8 +93,8 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
         if place.parent != folder and not folder.name.startswith("checkpoint-"):
             continue
         try:
-            read = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            read = read_json(place, lenient=True)
+        except PellucidError:
             continue
         if isinstance(read, dict):
             return cast("dict[str, Any]", read)

@@ -6,13 +6,13 @@ name means, but for lines of a console, where numbers are found by their usual n
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from pellucid.diagnosis.logs_names import kind_of, only_loss, plain
+from pellucid.errors import PellucidError
+from pellucid.reader import csv_rows, parse_json, parse_json_table
 
 #: One row: what it says, by the names it says it under.
 Row = dict[str, float]
@@ -27,11 +27,11 @@ def rows_in(text: str, name: str = "") -> list[Row]:
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped[:1] in ("{", "["):
         try:
-            return _of_json(json.loads(stripped))
-        except (json.JSONDecodeError, RecursionError):
+            return _of_json(parse_json(stripped, name, lenient=True))
+        except PellucidError:
             pass
     lines = [line for line in re.split(r"[\r\n]+", stripped) if line.strip()]
-    return _of_json_lines(lines) or _of_table(lines, name) or _of_console(lines)
+    return _of_json_lines(lines, name) or _of_table(lines, name) or _of_console(lines)
 
 
 def number(value: object) -> float | None:
@@ -85,7 +85,7 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list) and bool(cast("list[Any]", value))
 
 
-def _of_json_lines(lines: Sequence[str]) -> list[Row]:
+def _of_json_lines(lines: Sequence[str], file: str) -> list[Row]:
     """One record a line; a line that was cut off, or says something else, is passed over."""
     rows: list[Row] = []
     broken = 0
@@ -94,8 +94,8 @@ def _of_json_lines(lines: Sequence[str]) -> list[Row]:
             broken += 1
             continue
         try:
-            read = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+            read = parse_json_table(line, file, lenient=True)
+        except PellucidError:
             broken += 1
             continue
         rows.append(flat(read))
@@ -105,7 +105,7 @@ def _of_json_lines(lines: Sequence[str]) -> list[Row]:
 def _of_table(lines: Sequence[str], file: str) -> list[Row]:
     """A table with a first line of names; one or two columns may have none."""
     delimiter = next((each for each in ("\t", ";", ",") if each in lines[0]), ",") if lines else ","
-    cells = list(csv.reader(lines, delimiter=delimiter))
+    cells = [row for _, row in csv_rows(lines, file, delimiter, strict=False)]
     if not cells:
         return []
     names = [name.strip() for name in cells[0]]

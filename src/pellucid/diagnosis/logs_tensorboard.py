@@ -15,6 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from pellucid.errors import PellucidError
+from pellucid.reader import LARGE, read_bytes
 
 Scalars = dict[str, list[tuple[int, float]]]
 
@@ -56,7 +57,7 @@ def scalars_of(place: Path) -> Scalars:
 
 def _records(file: Path) -> Generator[bytes]:
     """The records; the last may be cut off, as it is while somebody writes."""
-    data = file.read_bytes()
+    data = read_bytes(file, limit=LARGE)
     if not data:
         raise PellucidError(f"{file} is empty: no event was written to it yet")
     place = 0

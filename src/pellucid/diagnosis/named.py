@@ -29,6 +29,7 @@ from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import PRESETS
+from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
 from pellucid.runs.build import with_vocabulary
 from pellucid.runs.choose import choose
@@ -182,10 +183,7 @@ def _on_text(
 
 def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:
     """The beginning of a text as it stands, cut into rows."""
-    try:
-        read = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TextError(f"{path} cannot be read as UTF-8 text: {error}") from None
+    read = read_text(path, limit=LARGE, refusal=TextError)
     width = min(context, _LONGEST)
     ids = tokenizer.encode_document(read)
     if len(ids) < width:

@@ -10,7 +10,6 @@ The words and the order are in `prescriptions.toml`.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -26,6 +25,7 @@ from pellucid.diagnosis.prescriptions_training import OF_TRAINING, RATES, SGD_RA
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.presets import find
+from pellucid.reader import parse_toml
 
 Needs = Literal["replay", "restart"]
 
@@ -179,6 +179,6 @@ def _written(value: Any) -> str:
 @cache
 def _book() -> _Book:
     text = (files(__package__ or "pellucid.diagnosis") / "prescriptions.toml").read_text("utf-8")
-    read = cast("dict[str, dict[str, Any]]", tomllib.loads(text))
+    read = cast("dict[str, dict[str, Any]]", parse_toml(text, "prescriptions.toml"))
     codes = {code: tuple(cast("list[str]", names)) for code, names in read["codes"].items()}
     return _Book(remedies=read["remedies"], codes=codes)

@@ -8,7 +8,6 @@ go through the template as a chat of two messages.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,6 +24,7 @@ from pellucid.examples.messages import (
 from pellucid.examples.rows import Row
 from pellucid.examples.templates import ChatTemplate
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json
 
 NO_PROMPT = Refusal("it has no prompt")
 NO_ANSWER = Refusal("it has no answer")
@@ -241,4 +241,4 @@ class Prompts(_Answered[PromptColumns]):
 
 def _plain(value: Any) -> Any:
     """What JSON can say; a date or a number of another kind, which Parquet has, as text."""
-    return json.loads(json_text(dict(value), default=str))
+    return parse_json(json_text(dict(value), default=str), "the row", lenient=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pellucid.errors import TextError
+from pellucid.reader import is_pipe
 from pellucid.text.files import tables_in
 from pellucid.text.rows import listed, short
 from pellucid.text.streams import COMPRESSED, PIPED, Piped, inner_name, opened
@@ -62,6 +63,10 @@ def read_rows(paths: Iterable[str], *, numbered: bool, piped: Piped) -> Iterator
             yield from _some(PIPED, _objects(PIPED, json_line_rows(PIPED, piped.opened())))
             continue
         for file in tables_in([path]):
+            if is_pipe(file):
+                lines = json_line_rows(path, piped.opened(file))
+                yield from _some(path, _objects(path, lines))
+                continue
             with _inside(file) as (name, stream):
                 yield from _some(str(file), _rows(str(file), name, stream, numbered=numbered))
 

@@ -10,7 +10,6 @@ that may use so much memory and so much time. Where the system cannot limit the 
 
 from __future__ import annotations
 
-import json
 import signal
 import weakref
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from pellucid import children
 from pellucid.errors import TextError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json_table
 
 #: A first line has to wait for Python and jinja2 to be loaded as well.
 _START_SECONDS = 60
@@ -127,7 +127,7 @@ class Sandbox:
         if not line:
             self.close()
             raise self._stopped(at, late=line is None or process.returncode == _OUT_OF_TIME)
-        answer: dict[str, Any] = json.loads(line)
+        answer = parse_json_table(line.decode(), self._called, refusal=TextError)
         if "error" in answer:
             place = "" if answer["line"] is None else f", line {answer['line']}"
             raise TextError(

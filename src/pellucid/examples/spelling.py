@@ -10,16 +10,14 @@ one, and no token stands half in a prompt and half in its answer.
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import tokenizers
-
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json_table, parse_tokenizer
 from pellucid.text import Tokenizer
 
 Spans = Sequence[Sequence[int]]
@@ -40,7 +38,7 @@ class Spelling:
     """How one tokenizer spells chats."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        table = parse_json_table(tokenizer.to_json(), "the tokenizer")
         special = [token for token in table["added_tokens"] if token["special"]]
         self._special = {token["content"]: token for token in special}
         #: The names of all special tokens.
@@ -51,7 +49,7 @@ class Spelling:
         table["post_processor"] = None
         if _first_alone(table["pre_tokenizer"]):  # the mark of a text's begin, which others lack
             self._inner = Tokenizer(
-                tokenizers.Tokenizer.from_str(json_text(table)),
+                parse_tokenizer(json_text(table), "the tokenizer"),
                 (tokenizer.token(tokenizer.begin_id), tokenizer.token(tokenizer.end_id)),
             )
 

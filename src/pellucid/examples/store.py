@@ -15,7 +15,6 @@ never taken for a finished one.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,9 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.disk import new_folder
-from pellucid.errors import ConfigError, TextError
+from pellucid.errors import PellucidError, TextError
 from pellucid.json_text import json_text
+from pellucid.reader import LARGE, read_json_table, read_text
 from pellucid.text.checksums import file_sha256
 from pellucid.version import FORMAT
 
@@ -193,7 +193,7 @@ def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
         TextError: a file is missing, of another format, or not what its checksum says.
     """
     try:
-        table = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        table = read_json_table(folder / _MANIFEST)
         census = table.pop("census")
         manifest = decode(Manifest, table, _MANIFEST)
         if manifest.format != FORMAT:
@@ -207,7 +207,7 @@ def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
                 census=census,
             ),
         )
-    except (OSError, ValueError, KeyError, AttributeError, ConfigError) as error:
+    except (OSError, ValueError, KeyError, PellucidError) as error:
         raise TextError(
             f"the prepared examples in {folder} are damaged or incomplete ({error}): start a new "
             "run from the same rows"
@@ -265,7 +265,7 @@ def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
     file, texts = folder / f"{side}.texts.jsonl", None
     if file.name in {each.name for each in facts.files}:
         # not splitlines, which also cuts at other characters than a line's end
-        texts = tuple(file.read_text(encoding="utf-8").split("\n")[:-1])
+        texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
     found = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
     counts = [len(found.rows), *(len(column) for column in columns.values())]
     if {*counts, facts.examples} != {facts.examples} or len(texts or found.rows) != facts.examples:

@@ -9,7 +9,6 @@ marks nothing, the chat is rendered up to each answer and with it, and the answe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from pellucid.errors import TextError
 from pellucid.examples.sandbox import Rendered, Sandbox, Spans
 from pellucid.examples.spelling import Spelled, Spelling
+from pellucid.reader import read_json_table, read_text
 from pellucid.text import Tokenizer
 
 #: One row may take so long, the process so much memory: far more than any template needs.
@@ -173,18 +173,11 @@ class ChatTemplate:
 
 
 def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TextError(f"the chat template {file} cannot be read: {error}") from None
+    return read_text(file, refusal=TextError)
 
 
 def _in_settings(file: Path) -> str | None:
-    try:
-        table = json.loads(_read(file))
-    except ValueError as error:
-        raise TextError(f"{file} is not JSON: {error}") from None
-    found = cast("dict[str, Any]", table).get("chat_template") if isinstance(table, dict) else None
+    found = read_json_table(file, refusal=TextError).get("chat_template")
     if isinstance(found, list):  # several, by name
         named = {each["name"]: each["template"] for each in cast("list[dict[str, str]]", found)}
         if "default" not in named:

@@ -10,7 +10,6 @@ their ends.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -23,6 +22,7 @@ from torch import Tensor
 from pellucid.explain.ends import wide
 from pellucid.explain.tracing import Trace
 from pellucid.maths.divergences import kl_divergence
+from pellucid.reader import parse_json_table
 from pellucid.text import Tokenizer
 
 
@@ -125,7 +125,7 @@ def shares(trace: Trace, token: int) -> Tensor:
 
 
 def _words(tokenizer: Tokenizer) -> Any:
-    told = json.loads(tokenizer.to_json())
+    told = parse_json_table(tokenizer.to_json(), "the tokenizer")
     return told["model"].get("vocab"), [
         (token["id"], token["content"]) for token in told["added_tokens"]
     ]

@@ -12,7 +12,6 @@ unpickled. It does not know what a snapshot shows.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ from pathlib import Path
 import safetensors
 import safetensors.torch
 
+from pellucid import reader
 from pellucid.checkpoints import write_bytes, write_text
 from pellucid.disk import remove_file
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.snapshots import Snapshot
 from pellucid.json_text import json_text
@@ -94,8 +94,8 @@ class Reel:
             body = self._body(step)
             if body is None:
                 raise ValueError("its checksum is another one")
-            return Snapshot(step=step, tensors=safetensors.torch.load(body))
-        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            return Snapshot(step=step, tensors=reader.parse_tensors(body, file.name))
+        except (ValueError, PellucidError) as error:
             raise RunError(
                 f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
                 "where it is whole, or delete it, and the film goes on without it"
@@ -103,7 +103,7 @@ class Reel:
 
     def _body(self, step: int) -> bytes | None:
         """What a file of ours holds; None if its checksum is another one."""
-        content = self.file(step).read_bytes()
+        content = reader.read_bytes(self.file(step), limit=reader.LARGE)
         digest, body = content[:_DIGEST], content[_DIGEST:]
         return body if hashlib.sha256(body).digest() == digest else None
 
@@ -115,14 +115,14 @@ class Reel:
         """
         about = self.folder / _ABOUT
         try:
-            said = json.loads(about.read_text(encoding="utf-8"))
+            said = reader.read_json_table(about)
             if said["format"] != FORMAT:
                 raise RunError(
                     f"{about} has format {said['format']}, and this pellucid reads {FORMAT}: use "
                     f"the version that wrote it, or move {self.folder} away to look at checkpoints"
                 )
             sentence, ids = str(said["sentence"]), tuple(map(int, said["ids"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, PellucidError) as error:
             raise self._beyond(f"{about.name} says nothing that can be read ({error})") from None
         found: list[Snapshot] = []
         problems: list[str] = []
@@ -152,8 +152,8 @@ def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:
     """The films of a run that say their sentence, with it."""
     for about in sorted(run.films.glob(f"*/{_ABOUT}")):
         try:
-            sentence = json.loads(about.read_text(encoding="utf-8"))["sentence"]
-        except (OSError, ValueError, KeyError, TypeError):
+            sentence = str(reader.read_json_table(about)["sentence"])
+        except (KeyError, PellucidError):
             continue  # said when somebody asks for it
         yield sentence, Reel(run, sentence)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
 from pellucid.observers.needs import missing, place_in
 from pellucid.observers.numbers import numbers_of
+from pellucid.reader import read_text, read_toml
 from pellucid.training import events
 
 _RUN_ID = re.compile(r"[0-9a-f]{16}\s*")
@@ -87,7 +87,7 @@ class WeightsAndBiases:
 def _run_id(file: Path, *, resumed: bool) -> str:
     """The id under which wandb knows the run: kept in a file, so that a resumed run finds it."""
     if resumed and file.is_file():
-        return file.read_text(encoding="utf-8").strip()
+        return read_text(file).strip()
     run_id = secrets.token_hex(8)
     if file.is_file() and not _RUN_ID.fullmatch(file.read_text(encoding="utf-8", errors="replace")):
         raise RunError(f"{file} is there already, and holds no run id of ours: move it away")
@@ -99,4 +99,4 @@ def _config(folder: str) -> dict[str, Any]:
     file = Path(folder) / "config.toml"
     if not folder or not file.is_file():
         return {}
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    return read_toml(file)

@@ -6,15 +6,15 @@ the page is made up.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pellucid.disk import check_output, write_output
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
+from pellucid.reader import read_json, read_text
 from pellucid.report.page import Facts, page
 from pellucid.report.story import tell
 from pellucid.runs import RunFolder, existing_folder, read_events
@@ -52,9 +52,7 @@ def write_report(run: str | Path, out: str | Path | None = None) -> Report:
             "again once it trains"
         )
     story = tell(happened, folder.path.name)
-    text = page(
-        story, config_text=folder.config.read_text(encoding="utf-8"), papers=list(_papers(folder))
-    )
+    text = page(story, config_text=read_text(folder.config), papers=list(_papers(folder)))
     return Report(file, write_output(file, text), story.step, len(happened))
 
 
@@ -70,9 +68,9 @@ def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:
 
 def _facts_in(file: Path) -> Facts:
     try:
-        found: object = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return [(file.name, f"cannot be read: {error}")]
+        found: object = read_json(file)
+    except PellucidError as error:
+        return [(file.name, str(error))]
     return list(_flat(found, ""))
 
 

@@ -8,7 +8,6 @@ Comes in: a path. Goes out: paths, a lock. It does not know what is in the files
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -22,9 +21,10 @@ import filelock
 from pellucid import disk
 from pellucid.checkpoints import FILES, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
 from pellucid.examples import EXAMPLE_FILES
 from pellucid.json_text import json_text
+from pellucid.reader import read_json_table
 from pellucid.text import SETTINGS, TEXT_FILES
 
 _CONFIG = "config.toml"
@@ -264,9 +264,9 @@ def is_published(path: Path) -> bool:
 
 def _owner(file: Path) -> str:
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = read_json_table(file)
         return f" by process {facts['pid']} on {facts['host']} since {facts['since']}"
-    except (OSError, ValueError, KeyError):
+    except (KeyError, PellucidError):
         return ""
 
 

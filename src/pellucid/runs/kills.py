@@ -8,7 +8,6 @@ Copies save a checkpoint after every update, so that kills meet writing as well 
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from typing import IO, NamedTuple, cast
 
 from pellucid import children
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.reader import read_json_table
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_config
 from pellucid.runs.rebuild import branch_at
@@ -203,5 +203,5 @@ def _digest_at(folder: Path, step: int) -> str | None:
 
 def _digest_of(checkpoint: Path) -> str:
     """The SHA-256 of weights and optimiser, as the manifest has them."""
-    sums = json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))["sha256"]
+    sums = read_json_table(checkpoint / "checkpoint.json")["sha256"]
     return sums["model.safetensors"] + sums["optimiser.safetensors"]

@@ -6,7 +6,6 @@ does not know how to go on training.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pellucid import config
+from pellucid import config, reader
 from pellucid.checkpoints import load_model_tensors, refuse_non_finite
-from pellucid.config import decode, parse_toml, run_from_table
-from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.config import decode, run_from_table
+from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.runs.folder import RunFolder, existing_folder, is_published
@@ -104,13 +103,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it cannot be read, or is not TOML.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8, as TOML has to be: {error.reason}") from None
-    return parse_toml(text, str(file))
+    return reader.read_toml(file, refusal=ConfigError)
 
 
 def read_plan(folder: RunFolder) -> config.Plan:
@@ -120,8 +113,8 @@ def read_plan(folder: RunFolder) -> config.Plan:
         RunError: it is missing or damaged.
     """
     try:
-        return decode(config.Plan, json.loads(folder.plan.read_text(encoding="utf-8")), "plan")
-    except (OSError, ValueError, ConfigError) as error:
+        return decode(config.Plan, reader.read_json(folder.plan), "plan")
+    except PellucidError as error:
         raise RunError(
             f"{folder.plan} is missing or damaged ({error}): the run cannot be continued, but "
             "its checkpoints can be used"

@@ -7,7 +7,6 @@ are shown.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from pellucid.checkpoints import write_text
-from pellucid.errors import RunError
+from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
+from pellucid.reader import LARGE, decode_text, parse_json, read_bytes
 from pellucid.runs.folder import RunFolder
 from pellucid.training import (
     CheckpointSaved,
@@ -143,7 +143,7 @@ def _whole(file: Path) -> tuple[list[Record], list[str]]:
     """
     if not file.is_file():
         return [], []
-    lines = file.read_bytes().split(b"\n")
+    lines = read_bytes(file, limit=LARGE, refusal=RunError).split(b"\n")
     end = len(lines)
     while end and not lines[end - 1].strip(b"\0 \r"):
         end -= 1
@@ -185,30 +185,30 @@ def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
 
 
 def _record_of(line: bytes) -> Record:
-    record: object = json.loads(line)
+    record: object = parse_json(decode_text(line, "the line"), "the line")
     match record:
         case {"event": str(), "step": int()}:
             return cast("Record", record)
         case _:
-            raise ValueError("it has no event and no step")
+            raise PellucidError("it has no event and no step")
 
 
 def _is_record(line: bytes) -> bool:
     try:
         _record_of(line)
-    except ValueError:
+    except PellucidError:
         return False
     return True
 
 
 def _event(file: Path, line: str) -> Event:
-    return _readable(file, from_record, _readable(file, json.loads, line))
+    return _readable(file, from_record, parse_json(line, str(file), refusal=RunError))
 
 
 def _readable(file: Path, read: Callable[[Any], Any], raw: Any) -> Any:
     try:
         return read(raw)
-    except ValueError as error:
+    except (ValueError, PellucidError) as error:
         text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
         raise RunError(
             f"{file} has a line that is not a record ({error}): take out the line with "

@@ -10,7 +10,6 @@ spaces, is the same config.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -18,6 +17,7 @@ from pellucid import config
 from pellucid.config import decode, encode
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json
 from pellucid.training import Event, Started
 
 #: How long a run is to be: the one key that a flag of its own may change.
@@ -59,7 +59,7 @@ def sealed_at_start(events: Sequence[Event]) -> dict[str, Any] | None:
     started = next((event for event in reversed(events) if isinstance(event, Started)), None)
     if started is None or not started.sealed:
         return None
-    values = {name: json.loads(text) for name, text in started.sealed}
+    values = {name: parse_json(text, f"the sealed {name}") for name, text in started.sealed}
     return values | {"seal": {name: _digest(value) for name, value in values.items()}}
 
 

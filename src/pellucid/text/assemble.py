@@ -78,6 +78,8 @@ def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
             if "-" in paths:
                 return None
             files = files_in(paths, field, tally)
+            if not all(file.is_file() for file in files):  # a pipe, which can be read once
+                return None
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     own = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pellucid.disk import PARTIAL, Partial, new_folder, remove, remove_file, sweep
 from pellucid.errors import TextError
+from pellucid.reader import read_text
 from pellucid.text.ends import SETTINGS
 from pellucid.text.shards import TEXT_FILES, PreparedText, open_prepared
 from pellucid.text.tokenizers import Tokenizer
@@ -78,7 +79,7 @@ class Workshop:
     def tokenizer(self, sha256: str) -> Tokenizer | None:
         """The tokenizer that was trained here before on the text with that hash."""
         with suppress(OSError, ValueError, TextError):
-            if (self.entry / _TRAINED_ON).read_text(encoding="utf-8") == sha256:
+            if read_text(self.entry / _TRAINED_ON, refusal=TextError) == sha256:
                 return Tokenizer.load(self.entry / _TOKENIZER)
         return None
 

@@ -11,7 +11,6 @@ remembered, since it could change once more within the same tick of the clock.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from contextlib import suppress
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.disk import write_text
+from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
+from pellucid.reader import read_json_table
 
 #: Smaller files are read every time.
 _LARGE = 2**20
@@ -53,9 +54,8 @@ class Remembered:
         self._known: dict[str, Any] = {}
         self._new = False
         self._is_ours = not store.exists()
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            known = json.loads(store.read_text(encoding="utf-8"))
-            self._known = dict(known[_OURS])
+        with suppress(PellucidError, LookupError, TypeError, ValueError):
+            self._known = dict(read_json_table(store)[_OURS])
             self._is_ours = True
 
     def sha256(self, file: Path) -> str:

@@ -8,7 +8,6 @@ texts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +17,7 @@ from tokenizers import processors
 
 from pellucid.errors import TextError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json_table, parse_tokenizer, read_json_table
 
 SETTINGS = "tokenizer_config.json"
 
@@ -52,13 +52,7 @@ def named_ends(folder: Path) -> tuple[str | None, str | None]:
     file = folder / SETTINGS
     if not file.is_file():
         return None, None
-    try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TextError(f"{file} is not JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise TextError(f"{file} must be an object with names, was {table!r}")
-    settings = cast("dict[str, Any]", table)
+    settings = read_json_table(file, refusal=TextError)
     begin = _name(settings.get("bos_token")) or _name(settings.get("cls_token"))
     end = _name(settings.get("eos_token")) or _name(settings.get("sep_token"))
     return begin, end
@@ -123,9 +117,9 @@ def put_around(file: str, around: list[str], ids: Mapping[str, int]) -> str:
 
     One that says it already is left as it is.
     """
-    if json.loads(file)["post_processor"] is not None:
+    if parse_json_table(file, "the tokenizer")["post_processor"] is not None:
         return file
-    inner: Any = tokenizers.Tokenizer.from_str(file)
+    inner: Any = parse_tokenizer(file, "the tokenizer")
     template: Any = processors.TemplateProcessing
     inner.post_processor = template(single=around, special_tokens=sorted(ids.items()))
     return inner.to_str(pretty=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pellucid.errors import TextError
+from pellucid.reader import is_pipe
 from pellucid.text.documents import Document, Piece, Tally, whole
 from pellucid.text.endings import PROSE, SUFFIXES
 from pellucid.text.plain import plain_text
@@ -50,9 +51,12 @@ def read_pieces(
         raise TextError("standard input is named twice: it holds one text; name - once")
     for path in named:
         if path == "-":
-            yield from _standard_input(piped, field, tally)
+            yield from _from_pipe(PIPED, piped.opened(), field, tally)
             continue
         for file in _files(path, field, tally):
+            if is_pipe(file):
+                yield from _from_pipe(str(file), piped.opened(file), field, tally)
+                continue
             tally.files += 1
             yield from _pieces(file, field, tally)
     if field is not None and not tally.tables:
@@ -80,8 +84,7 @@ def tables_in(paths: Iterable[str]) -> list[Path]:
     return [file for path in paths for file in _files(path, "", Tally(), only_tables=True)]
 
 
-def _standard_input(piped: Piped, field: str | None, tally: Tally) -> Iterator[Piece]:
-    name, stream = PIPED, piped.opened()
+def _from_pipe(name: str, stream: BinaryIO, field: str | None, tally: Tally) -> Iterator[Piece]:
     tally.files += 1
     if field is None:
         yield from _plain(name, stream)

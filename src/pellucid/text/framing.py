@@ -9,13 +9,11 @@ text is framed as a document is: its begin before it, its end behind it, once wh
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
-
-import tokenizers
 
 from pellucid.errors import TextError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json_table, parse_tokenizer
 from pellucid.text.tokenizers import Tokenizer
 
 
@@ -38,12 +36,12 @@ class Framing:
 
     def __init__(self, tokenizer: Tokenizer, *, masks: bool = False) -> None:
         self._tokenizer = tokenizer
-        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        table = parse_json_table(tokenizer.to_json(), "the tokenizer")
         self.mask = tokenizer.roles().get("mask_token", "")
         if masks:
             _let_mask_be_found(table, self.mask)
         self.mask_id = tokenizer.id_of(self.mask)
-        self._inner = tokenizers.Tokenizer.from_str(json_text(table))
+        self._inner = parse_tokenizer(json_text(table), "the tokenizer")
         self._inner.encode_special_tokens = True
         self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
 
@@ -55,7 +53,7 @@ class Framing:
         its word: so its classifiers were trained.
         """
         framing = cls(tokenizer)
-        table: dict[str, Any] = json.loads(tokenizer.to_json())
+        table = parse_json_table(tokenizer.to_json(), "the tokenizer")
         framing._says = framing._says or table["post_processor"] is not None
         return framing
 

@@ -10,7 +10,6 @@ Comes in: a path. Goes out: a tokenizer. It does not know runs: they store a cop
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from pellucid.errors import TextError
+from pellucid.reader import LARGE, parse_tokenizer, read_json, read_text
 from pellucid.text.ends import said_ends
 from pellucid.text.sentencepiece import sentencepiece_from
 from pellucid.text.tokenizers import Tokenizer
@@ -63,7 +63,7 @@ def tokenizer_from(
 
 def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
     """The same, with another of its special tokens to begin; itself if the id is of none."""
-    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
     token = inner.get_added_tokens_decoder().get(token_id)
     if token is None or not token.special or token_id == tokenizer.begin_id:
         return tokenizer
@@ -85,10 +85,7 @@ def _beside(file: Path, names: tuple[str, ...]) -> Path:
 
 
 def _lines(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise TextError(f"{file} is not UTF-8 ({error.reason} at {error.start})") from None
+    lines = read_text(file, limit=LARGE, refusal=TextError).split("\n")
     lines = [line.removesuffix("\r") for line in lines]
     while lines and not lines[-1]:
         lines.pop()
@@ -98,10 +95,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TextError(f"{file} is not JSON: {error}") from None
+    table = read_json(file, limit=LARGE, refusal=TextError)
     if not isinstance(table, dict):
         raise TextError(f"{file} is not a tokenizer: expected {_KINDS}")
     return cast("dict[str, Any]", table)

@@ -21,6 +21,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers
 
 from pellucid.errors import TextError
+from pellucid.reader import LARGE, read_bytes
 from pellucid.text.tokenizers import Tokenizer
 
 _BLANK = "\u2581"
@@ -44,7 +45,7 @@ def sentencepiece_from(file: Path) -> tokenizers.Tokenizer:
         TextError: it is not one, or not a BPE.
     """
     try:
-        pieces, settings = _read_model(file.read_bytes())
+        pieces, settings = _read_model(read_bytes(file, limit=LARGE, refusal=TextError))
     except (ValueError, LookupError, struct.error) as error:
         raise TextError(f"{file} is not a SentencePiece model: {error}") from None
     if not pieces:
@@ -63,7 +64,7 @@ def llama2c_tokenizer_from(file: Path, vocab_size: int) -> Tokenizer:
     Raises:
         TextError: it is not one, or has another size.
     """
-    data = file.read_bytes()
+    data = read_bytes(file, limit=LARGE, refusal=TextError)
     pieces: list[Piece] = []
     place = 4
     try:

@@ -10,7 +10,6 @@ interrupted is never taken for a finished one, but gone on with.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,9 @@ import numpy.typing as npt
 
 from pellucid.config import decode, encode
 from pellucid.disk import Partial
-from pellucid.errors import ConfigError, TextError
+from pellucid.errors import PellucidError, TextError
 from pellucid.json_text import json_text
+from pellucid.reader import LARGE, read_json, read_text
 from pellucid.text.checksums import file_sha256, own_code
 from pellucid.text.documents import Tally
 from pellucid.text.encoding import Encoded, Watch, encoded, hashed, id_type
@@ -145,13 +145,13 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
         TextError: a file is missing, of another format, or not what its checksum says.
     """
     try:
-        manifest = decode(Manifest, json.loads((folder / "text.json").read_text()), "text.json")
+        manifest = decode(Manifest, read_json(folder / "text.json"), "text.json")
         return PreparedText(
             train=_open(folder, "train", manifest.train, verify),
             held_out=_open(folder, "held_out", manifest.held_out, verify),
             manifest=manifest,
         )
-    except (OSError, ValueError, ConfigError) as error:
+    except (OSError, ValueError, PellucidError) as error:
         raise TextError(
             f"the prepared text in {folder} is damaged or incomplete ({error}): start a new run "
             "from the same text"
@@ -164,7 +164,7 @@ def check_tokenizer(file: Path, sha256: str | None) -> None:
     Raises:
         TextError: it was changed or exchanged since.
     """
-    now = hashlib.sha256(file.read_text(encoding="utf-8").encode()).hexdigest()
+    now = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
     if sha256 not in (None, now):
         raise TextError(
             f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "

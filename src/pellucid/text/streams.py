@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pellucid.errors import TextError
+from pellucid.reader import open_file
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -51,7 +52,7 @@ def opened(path: Path) -> Generator[BinaryIO]:
             while the stream is read inside the `with`.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, refusal=TextError) as file:
             yield _decompressed(path, file)
     except EOFError:
         raise TextError(
@@ -67,22 +68,27 @@ def opened(path: Path) -> Generator[BinaryIO]:
 
 
 class Piped:
-    """Standard input, which can be read once, in a temporary file that can be read again."""
+    """Pipes, each of which can be read once, in temporary files that can be read again."""
 
     def __init__(self) -> None:
-        self._file: BinaryIO | None = None
+        self._files: dict[Path | None, BinaryIO] = {}
 
-    def opened(self) -> BinaryIO:
-        """The bytes that were piped in, from the first on.
+    def opened(self, pipe: Path | None = None) -> BinaryIO:
+        """The bytes that came through a pipe, standard input by default, from the first on.
 
         Raises:
-            TextError: there is no standard input, or no room to keep it.
+            TextError: nothing comes through it, or there is no room to keep it.
         """
-        if self._file is None:
-            self._file = _kept(_standard_input())
-            weakref.finalize(self, self._file.close)
-        self._file.seek(0)
-        return self._file
+        if pipe not in self._files:
+            if pipe is None:
+                file = _kept(_standard_input(), PIPED)
+            else:
+                with open_file(pipe, refusal=TextError) as stream:
+                    file = _kept(stream, str(pipe))
+            weakref.finalize(self, file.close)
+            self._files[pipe] = file
+        self._files[pipe].seek(0)
+        return self._files[pipe]
 
 
 def _standard_input() -> BinaryIO:
@@ -91,14 +97,14 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _kept(stream: BinaryIO) -> BinaryIO:
+def _kept(stream: BinaryIO, name: str) -> BinaryIO:
     try:
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  closed with its owner
         shutil.copyfileobj(stream, file, 2**20)
         file.flush()
     except OSError as error:
         raise TextError(
-            f"standard input cannot be kept in {tempfile.gettempdir()} ({error.strerror}): set "
+            f"{name} cannot be kept in {tempfile.gettempdir()} ({error.strerror}): set "
             "TMPDIR to a folder with room, or name a file instead of -"
         ) from None
     return file

@@ -6,7 +6,6 @@ Comes in: text. Goes out: token ids, and back. It does not know batches or model
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from pellucid.disk import write_text
 from pellucid.errors import TextError
+from pellucid.reader import parse_json_table, read_tokenizer
 from pellucid.text.byte_symbols import BYTE_OF, SYMBOL_OF
 from pellucid.text.ends import (
     BEGIN,
@@ -110,7 +110,7 @@ class Tokenizer:
 
         So it is where the cut into words is made there, or where nothing is merged.
         """
-        model = json.loads(self.to_json())["model"]
+        model = parse_json_table(self.to_json(), "the tokenizer")["model"]
         if model["type"] == "BPE" and not model["merges"] and self._inner.normalizer is None:
             return True
         return all(
@@ -186,7 +186,9 @@ class Tokenizer:
     def merges(self) -> dict[tuple[str, str], int]:
         """The rank of each merge of a BPE; empty for other kinds."""
         if self._ranks is None:  # a large vocabulary takes seconds to be written as JSON
-            pairs: list[Any] = json.loads(self.to_json())["model"].get("merges", [])
+            pairs: list[Any] = parse_json_table(self.to_json(), "the tokenizer")["model"].get(
+                "merges", []
+            )
             # files written by older versions hold "a b" in place of ["a", "b"]
             split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
             self._ranks = {(left, right): rank for rank, (left, right) in enumerate(split)}
@@ -240,15 +242,11 @@ class Tokenizer:
         Raises:
             TextError: the file is missing or is not a tokenizer.
         """
+        inner = read_tokenizer(path, refusal=TextError)
         try:
-            inner = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
             return cls(inner, said_ends(inner, path.parent, begin_id, end_id))
-        except FileNotFoundError:
-            raise TextError(f"{path} does not exist: a run's folder holds it") from None
         except TextError as error:
             raise TextError(f"{path}: {error}") from None
-        except Exception as error:  # the library raises bare Exception
-            raise TextError(f"{path} is not a tokenizer: {error}") from None
 
 
 def train_bytes() -> Tokenizer:

@@ -6,7 +6,6 @@ does not know texts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import tokenizers
 
 from pellucid.errors import TextError
+from pellucid.reader import parse_json_table, parse_tokenizer
 from pellucid.text.ends import BEGIN
 from pellucid.text.tokenizers import Tokenizer
 
@@ -55,7 +55,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     others keep the white space before a word in its first token: there a word opens with white
     space and with each sign that is no letter, digit or underscore, and after one.
     """
-    table: dict[str, Any] = json.loads(tokenizer.to_json())
+    table = parse_json_table(tokenizer.to_json(), "the tokenizer")
     added = {token["id"]: token["content"] for token in table["added_tokens"]}
     size = tokenizer.vocab_size
     special, opens, closes = (
@@ -93,7 +93,7 @@ def with_mask(tokenizer: Tokenizer) -> Tokenizer:
         return tokenizer
     # it stands for a whole token: where words are spelled with the blank before them, so is a mask
     # that somebody writes, and the blank before it is no token of its own
-    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
     spaced = any(symbol[:1] in _BLANKS and len(symbol) > 1 for symbol in inner.get_vocab())
     mask = tokenizers.AddedToken(MASK, lstrip=spaced, special=True)
     return _with(tokenizer, (mask,), "token for what is masked ([MASK] or <mask>)")
@@ -149,7 +149,7 @@ def _with(
             f"the tokenizer comes from a file and has no {what}: take one that has, or let "
             "pellucid train one with text.tokenizer.kind=BytePairs"
         )
-    inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
     cast("Any", inner).add_special_tokens(list(names))
     return Tokenizer(inner)
 

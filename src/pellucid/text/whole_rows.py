@@ -8,14 +8,12 @@ What cannot be read is refused with the number of the row.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from pellucid.errors import TextError
-from pellucid.text.json_values import json_values
-from pellucid.text.plain import decoded
+from pellucid.reader import csv_rows, json_values, parse_json
+from pellucid.text.plain import decoded, decoded_blocks
 from pellucid.text.streams import extra
 
 #: A longer row is no document but a file without line ends, and would fill the memory.
@@ -44,46 +42,36 @@ def json_line_rows(name: str, stream: BinaryIO) -> Iterator[WholeRow]:
         where = f"{name}, row {number}"
         if not line.strip():
             continue
-        try:
-            row: object = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise TextError(f"{where}: is not valid JSON ({error}): mend or remove it") from None
-        yield WholeRow(number, where, row)
+        yield WholeRow(number, where, parse_json(line, where, refusal=TextError, lenient=True))
 
 
 def json_list_rows(name: str, stream: BinaryIO) -> Iterator[WholeRow]:
     """A list of JSON values, or JSON Lines; a row's number is its place."""
-    for number, row in enumerate(json_values(name, stream, LONGEST_ROW), 1):
+    values = json_values(name, decoded_blocks(name, stream), LONGEST_ROW, refusal=TextError)
+    for number, row in enumerate(values, 1):
         yield WholeRow(number, f"{name}, row {number}", row)
 
 
 def separated_lines(name: str, stream: BinaryIO, delimiter: str) -> Iterator[Line]:
     """CSV with any separator: first the line that names the fields, then rows of as many values."""
     lines = (_with_end(line) for _, line in lines_of(name, stream))
-    csv.field_size_limit(LONGEST_ROW)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     number = 0
-    try:
-        for row in reader:
-            if not row:  # an empty line
-                continue
-            if header is None:
-                header = row
-                yield Line(0, name, row)
-                continue
-            number += 1
-            where = f"{name}, row {number} (line {reader.line_num})"
-            if len(row) != len(header):
-                raise TextError(
-                    f"{where}: has {len(row)} values where the first line names {len(header)} "
-                    "fields: mend it, or put values that hold the separator in quotes"
-                )
-            yield Line(number, where, row)
-    except csv.Error as error:
-        raise TextError(
-            f"{name}, row {number + 1} (line {reader.line_num}): cannot be read ({error}): mend it"
-        ) from None
+    for line, row in csv_rows(lines, name, delimiter, refusal=TextError):
+        if not row:  # an empty line
+            continue
+        if header is None:
+            header = row
+            yield Line(0, name, row)
+            continue
+        number += 1
+        where = f"{name}, row {number} (line {line})"
+        if len(row) != len(header):
+            raise TextError(
+                f"{where}: has {len(row)} values where the first line names {len(header)} "
+                "fields: mend it, or put values that hold the separator in quotes"
+            )
+        yield Line(number, where, row)
 
 
 def parquet_rows(

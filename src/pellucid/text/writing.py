@@ -10,7 +10,6 @@ parts that are as the journal says are kept, and what comes after them is cut of
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pellucid.disk import remove_file
+from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
+from pellucid.reader import LARGE, parse_json, read_text
 from pellucid.text.encoding import Counts, Encoded
 
 #: Bytes of text of a part: what is lost at most.
@@ -86,25 +87,31 @@ class Journal:
     def _found(self, key: str) -> list[dict[str, Any]]:
         """The parts of an earlier process that are still what they were."""
         try:
-            lines = self._file.read_text(encoding="utf-8").split("\n")
-            if json.loads(lines[0]) != {"key": key}:
+            lines = read_text(self._file, limit=LARGE).split("\n")
+            if parse_json(lines[0], JOURNAL) != {"key": key}:
                 return []
             return list(self._whole(lines[1:]))
-        except (OSError, ValueError):
+        except PellucidError:
             return []
 
     def _whole(self, lines: list[str]) -> Iterator[dict[str, Any]]:
         before: dict[str, Counts] = {}
         for line in lines:
             try:
-                part = json.loads(line)
+                part = parse_json(line, JOURNAL)
                 then, now = before.get(part["side"], Counts()), Counts(**part["counts"])
                 width, name = np.dtype(self._dtype).itemsize, part["side"]
                 sums = [
                     _sum(self.folder / f"{name}.npy", width, then.n_tokens, now.n_tokens),
                     _sum(self.folder / f"{name}.starts.npy", 8, then.documents, now.documents),
                 ]
-            except (OSError, ValueError, TypeError, KeyError):  # a line that was cut off
+            except (
+                OSError,
+                ValueError,
+                TypeError,
+                KeyError,
+                PellucidError,
+            ):  # a line that was cut off
                 return
             if sums != part["sha256"]:
                 return

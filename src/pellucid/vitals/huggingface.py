@@ -7,12 +7,12 @@ here loads.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.reader import read_json_table
 from pellucid.training import Guard, guarded
 from pellucid.vitals.watch import checked, watch
 from pellucid.vitals.watching import Watch
@@ -65,7 +65,7 @@ class VitalsCallback(TrainerCallback):
     def _recall(begun: Watch, args: Any, state: Any) -> None:
         kept = _checkpoint(args, state) / _FILE
         if state.global_step and kept.is_file():
-            begun.load_state_dict(json.loads(kept.read_text(encoding="utf-8")))
+            begun.load_state_dict(read_json_table(kept))
 
     @guarded("gradient.norm")
     def on_log(

@@ -7,14 +7,14 @@ measured, nor the history of any run.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pellucid.errors import ConfigError
+from pellucid.reader import as_table, parse_toml, read_toml
 from pellucid.vitals.signs import Equation, Word
 
 
@@ -96,12 +96,9 @@ def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
         ConfigError: the file names an unknown sign or key, or a threshold that is no number.
     """
     own = resources.files("pellucid.vitals").joinpath("thresholds.toml").read_text("utf-8")
-    tables = _tables(tomllib.loads(own))
+    tables = _tables(parse_toml(own, "thresholds.toml"), "thresholds.toml")
     if file is not None:
-        try:
-            given = _tables(tomllib.loads(Path(file).read_text(encoding="utf-8")))
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"thresholds cannot be read from {file}: {error}") from None
+        given = _tables(read_toml(file, refusal=ConfigError), str(file))
         for name, table in given.items():
             if name not in tables:
                 raise ConfigError(
@@ -111,12 +108,12 @@ def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
     return {name: _rule(name, table) for name, table in tables.items()}
 
 
-def _tables(read: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _tables(read: Mapping[str, Any], file: str) -> dict[str, dict[str, Any]]:
     """`[attention.max_logit]` and its like, by their dotted names."""
     return {
-        f"{group}.{name}": dict(table)
+        f"{group}.{name}": dict(as_table(table, f"{file}: {group}.{name}", ConfigError))
         for group, signs in read.items()
-        for name, table in cast("dict[str, dict[str, Any]]", signs).items()
+        for name, table in as_table(signs, f"{file}: {group}", ConfigError).items()
     }
 
 

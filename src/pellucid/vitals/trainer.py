@@ -9,18 +9,19 @@ that words depend on are kept in `vitals.json` in the run's folder, by the steps
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
+from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.objectives import DirectPreference, PolicyGradient
+from pellucid.reader import read_json_table
 from pellucid.training import (
     Event,
     Guard,
@@ -251,10 +252,7 @@ def _read(file: Path) -> tuple[dict[str, Mapping[str, Any]], str]:
     if not file.is_file():
         return {}, ""
     try:
-        states: object = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        states = read_json_table(file)
+    except PellucidError as error:
         return {}, str(error)
-    if not isinstance(states, dict):
-        return {}, "it is no table"
-    windows = cast("dict[str, Mapping[str, Any]]", states)
-    return {step: state for step, state in windows.items() if step.isdecimal()}, ""
+    return {step: state for step, state in states.items() if step.isdecimal()}, ""

@@ -10,7 +10,6 @@ busy. When the browser gives up, the work stops at the next layer.
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import threading
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pellucid.errors import PellucidError
+from pellucid.reader import decode_text, parse_json
 from pellucid.web.asks import Ask, AskError, ask_of
 from pellucid.web.assets import files
 from pellucid.web.policy import LOCAL, Guard
@@ -99,9 +99,9 @@ async def _body(request: Request) -> bytes:
 
 def _read(said: bytes) -> object:
     try:
-        return json.loads(said)
-    except (ValueError, RecursionError):
-        raise AskError("the question is not JSON: load the page again") from None
+        return parse_json(decode_text(said, "the question"), "the question")
+    except PellucidError as error:
+        raise AskError(f"{error}: load the page again") from None
 
 
 async def _answered(request: Request, session: Session, question: Ask) -> Response:

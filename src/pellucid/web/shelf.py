@@ -16,6 +16,7 @@ from pellucid import runs
 from pellucid.config import encode
 from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
+from pellucid.reader import read_text
 from pellucid.runs import Run
 from pellucid.web.asks import AskError
 
@@ -125,4 +126,4 @@ class Shelf:
         if checkpoint or folder is None or self._named(key):
             return False
         mark = folder.shelf.folder / "latest"
-        return mark.is_file() and mark.read_text("utf-8").strip() != held.checkpoint.name
+        return mark.is_file() and read_text(mark).strip() != held.checkpoint.name

@@ -12,7 +12,6 @@ is read as three that have the same `down`: the same numbers too, from more para
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -38,8 +37,9 @@ from pellucid.checkpoints.huggingface.adapter_layers import (
     shortest_targets,
 )
 from pellucid.checkpoints.huggingface.directory import read_json, read_tensors
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.errors import CheckpointError, ConfigError, PellucidError
 from pellucid.json_text import json_text
+from pellucid.reader import parse_json_table
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 #: All that `write_adapter` writes.
@@ -248,7 +248,7 @@ def _blocks(text: str | None, file: Path) -> dict[str, list[int]]:
     if text is None:
         return {}
     try:
-        given = cast("dict[str, list[int]]", json.loads(text))
+        given = cast("dict[str, list[int]]", parse_json_table(text, _BLOCKS))
         return {str(module): [int(part) for part in parts] for module, parts in given.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, PellucidError):
         raise CheckpointError(f"{file}: its metadata {_BLOCKS!r} cannot be read") from None

@@ -10,11 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from pellucid import reader
 from pellucid.errors import CheckpointError
-
-Table = dict[str, Any]
+from pellucid.reader import Table, short
 
 
 class _Required:
@@ -129,14 +129,14 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
             close = difflib.get_close_matches(name, rules, n=1)
             meant = f" (it looks like {close[0]!r}, which is handled)" if close else ""
             raise CheckpointError(
-                f"config.json: the attribute {name!r} = {value!r} is not one that the family "
+                f"config.json: the attribute {name!r} = {short(value)} is not one that the family "
                 f"{family} is known to have{meant}: what it does to the numbers is unknown, so "
                 "nothing is converted; take it out if it means nothing"
             )
         if isinstance(rule, Only) and value != rule.value:
             raise CheckpointError(
-                f"config.json: {name} = {value!r} is not handled in the family {family}: the only "
-                f"value is {rule.value!r}"
+                f"config.json: {name} = {short(value)} is not handled in the family {family}: the "
+                f"only value is {rule.value!r}"
             )
     return {
         name: _read(table, name, rule, family)
@@ -159,13 +159,11 @@ def _read(table: Table, name: str, rule: Read, family: str) -> Any:
         return float(value)
     if type(value) is not rule.kind:
         raise CheckpointError(
-            f"config.json: {name} must be of type {rule.kind.__name__}, was {value!r}"
+            f"config.json: {name} must be of type {rule.kind.__name__}, was {short(value)}"
         )
     return value
 
 
 def as_table(value: object, what: str) -> Table:
     """A JSON object, refused where it is something else."""
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{what} must be an object with names, was {value!r}")
-    return cast("Table", value)
+    return reader.as_table(value, what, CheckpointError)

@@ -9,17 +9,16 @@ never unpickles.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import safetensors
 import torch
 from torch import Tensor
 
+from pellucid import reader
 from pellucid.checkpoints.huggingface.attributes import Table, as_table
 from pellucid.errors import CheckpointError
 
@@ -48,13 +47,7 @@ def read_json(file: Path) -> Table:
     Raises:
         CheckpointError: it is missing, or not one.
     """
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{file} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file} cannot be read as JSON: {error}") from None
-    return as_table(value, str(file))
+    return reader.read_json_table(file, refusal=CheckpointError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +158,7 @@ def _header(file: Path) -> dict[str, Stored]:
 
 
 def _opened(file: Path) -> Any:
-    try:
-        return cast("Any", safetensors).safe_open(str(file), framework="pt")
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(
-            f"{file} is not a whole safetensors file ({error}): it was cut off, or is something "
-            "else; get it again"
-        ) from None
+    return reader.open_tensors(file, refusal=CheckpointError)
 
 
 def _no_weights(folder: Path, wanted: str = WEIGHTS) -> CheckpointError:

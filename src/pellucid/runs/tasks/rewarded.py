@@ -6,7 +6,6 @@ model as it stands. It does not know how the reward is found.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from pellucid.errors import ConfigError
 from pellucid.examples import Bucketed, Examples, PromptBatch, PromptTexts, in_turn
 from pellucid.generation import Continuation
 from pellucid.objectives import assemble, assemble_advantages
+from pellucid.reader import parse_json
 from pellucid.runs.plan import find_precision
 from pellucid.runs.tasks.asking import Asking
 from pellucid.runs.tasks.drawing import Drawer
@@ -154,7 +154,7 @@ class Rollouts:
 
     def _worth(self, row: int, text: str, answer: str) -> float:
         try:
-            return self.reward(json.loads(text), answer)
+            return self.reward(parse_json(text, f"row {row}", lenient=True), answer)
         except ConfigError as error:
             raise ConfigError(f"row {row}: {error}") from error.__cause__
 

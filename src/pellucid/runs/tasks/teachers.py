@@ -10,7 +10,6 @@ the run's folder (`teacher.json`), so that a resumed run is refused another.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from pellucid.checkpoints import write_text
 from pellucid.errors import ConfigError, RunError
 from pellucid.json_text import json_text
 from pellucid.model import Transformer, adapters, assemble, merged
+from pellucid.reader import read_json_table
 from pellucid.runs.folder import existing_folder, is_published
 from pellucid.runs.load import Run, fill, load
 from pellucid.runs.published import open_tokenizer
@@ -86,7 +86,7 @@ def teacher_of(given: Given) -> Teacher:
     """
     objective, note = given.run.objective, given.folder.teacher
     assert isinstance(objective, config.Distillation)
-    known = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    known = read_json_table(note, refusal=RunError) if note.exists() else None
     opened = _opened(objective.teacher, known, device=str(given.model.device))
     rows = opened.config.model.rows, given.run.model.rows
     _compare(objective.teacher, opened.tokenizer, rows[0], given.tokenizer, rows[1])

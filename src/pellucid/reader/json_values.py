@@ -1,30 +1,32 @@
 """The values in a JSON file, one after another, without the whole of it in memory.
 
-Comes in: a stream of bytes. Goes out: the values of the one list that it holds, or the values that
-stand in it one after another, as in JSON Lines. It does not know what they mean.
+Comes in: a text, block by block. Goes out: the values of the one list that it holds, or the values
+that stand in it one after another, as in JSON Lines. It does not know what they mean.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
 
-from pellucid.errors import TextError
-from pellucid.text.plain import decoded_blocks
+from pellucid.errors import PellucidError
+from pellucid.reader.opening import Refusal
+from pellucid.reader.values import TOO_DEEP, decoder
 
 _BLANK = " \t\r\n"
 #: An error so near to the end of what was read may be for want of what follows.
 _NEAR = 16
 
 
-def json_values(name: str, stream: BinaryIO, longest: int) -> Iterator[object]:
+def json_values(
+    name: str, blocks: Iterator[str], longest: int, *, refusal: Refusal = PellucidError
+) -> Iterator[object]:
     """Each value, in order; none may be longer than `longest` characters.
 
     Raises:
-        TextError: it is not JSON; says after which value.
+        PellucidError: it is not JSON; says after which value.
     """
-    text = _Text(name, stream, longest)
+    text = _Text(name, blocks, longest, refusal)
     if text.next_sign() != "[":
         while text.next_sign():
             yield text.value()
@@ -48,14 +50,15 @@ def json_values(name: str, stream: BinaryIO, longest: int) -> Iterator[object]:
 class _Text:
     """What was read and not yet taken, and a place in it."""
 
-    def __init__(self, name: str, stream: BinaryIO, longest: int) -> None:
+    def __init__(self, name: str, blocks: Iterator[str], longest: int, refusal: Refusal) -> None:
         self._name = name
-        self._blocks = decoded_blocks(name, stream)
+        self._blocks = blocks
         self._longest = longest
+        self._refusal = refusal
         self._text = ""
         self._place = 0
         self._number = 0
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = decoder(lenient=True).raw_decode
 
     def next_sign(self) -> str:
         """The sign that stands next, blanks passed over; "" at the end."""
@@ -78,7 +81,7 @@ class _Text:
             try:
                 value, self._place = self._decode(self._text, self._place)
             except RecursionError:
-                raise self.refused("lists or objects too deep in each other") from None
+                raise self.refused(TOO_DEEP) from None
             except json.JSONDecodeError as error:
                 # perhaps it only goes on in what was not read yet; twice as much each time, so
                 # that the work stays in proportion
@@ -88,12 +91,14 @@ class _Text:
                     raise self.refused(f"more than {self._longest:,} characters") from None
                 if not cut or not self._more(known):
                     raise self.refused(error.msg) from None
+            except ValueError as error:  # of a number
+                raise self.refused(str(error)) from None
             else:
                 self._number += 1
                 return value
 
-    def refused(self, why: str) -> TextError:
-        return TextError(
+    def refused(self, why: str) -> PellucidError:
+        return self._refusal(
             f"{self._name}, row {self._number + 1}: is not valid JSON ({why}): mend it"
         )
 
@@ -105,7 +110,7 @@ class _Text:
             try:
                 block = next(self._blocks, None)
             except EOFError:
-                raise TextError(
+                raise self._refusal(
                     f"{self._name} is cut short after row {self._number}: the archive ends before "
                     "its text does; fetch or make it again"
                 ) from None

@@ -1,0 +1,61 @@
+"""Everything from outside is read here: files, pipes, JSON, TOML, tables, tensors, tokenizers.
+
+One rule for all: a file or a pipe, never a device; no longer, deeper or wider than the parser
+takes; and one refusal that names the file, the place, what was found and what was expected. It does
+not know what anything means. A lint rule keeps parsers out of every other room.
+"""
+
+from pellucid.reader.json_values import json_values
+from pellucid.reader.opening import (
+    LARGE,
+    SMALL,
+    decode_text,
+    is_pipe,
+    open_file,
+    read_bytes,
+    read_text,
+)
+from pellucid.reader.short import short
+from pellucid.reader.tables import csv_rows
+from pellucid.reader.tensors import open_tensors, parse_tensors, read_tensors
+from pellucid.reader.tokenizer import MOST_TOKENS, is_panic, parse_tokenizer, read_tokenizer
+from pellucid.reader.values import (
+    Table,
+    as_table,
+    json_lines,
+    parse_json,
+    parse_json_table,
+    parse_toml,
+    read_json,
+    read_json_table,
+    read_toml,
+)
+
+__all__ = [
+    "LARGE",
+    "MOST_TOKENS",
+    "SMALL",
+    "Table",
+    "as_table",
+    "csv_rows",
+    "decode_text",
+    "is_panic",
+    "is_pipe",
+    "json_lines",
+    "json_values",
+    "open_file",
+    "open_tensors",
+    "parse_json",
+    "parse_json_table",
+    "parse_tensors",
+    "parse_tokenizer",
+    "parse_toml",
+    "read_bytes",
+    "read_json",
+    "read_json_table",
+    "read_tensors",
+    "read_text",
+    "read_tokenizer",
+    "read_toml",
+    "short",
+]

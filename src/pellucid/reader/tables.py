@@ -1,0 +1,43 @@
+"""CSV from outside becomes rows of texts, or is refused.
+
+Comes in: lines. Goes out: the values of each row and the number of its last line. It does not know
+what columns mean.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+
+from pellucid.errors import PellucidError
+from pellucid.reader.opening import Refusal
+
+#: A longer value is no value but a quote that was never closed.
+LONGEST_VALUE = 64 * 2**20
+
+
+def csv_rows(
+    lines: Iterable[str],
+    name: str,
+    delimiter: str,
+    *,
+    strict: bool = True,
+    refusal: Refusal = PellucidError,
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table with any separator, each with the number of its last line.
+
+    Args:
+        strict: refuse what stands behind a closing quote, and a quote that is never closed.
+
+    Raises:
+        PellucidError: a row cannot be read; names its line.
+    """
+    csv.field_size_limit(LONGEST_VALUE)
+    reader = csv.reader(lines, delimiter=delimiter, strict=strict)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise refusal(
+            f"{name}, line {reader.line_num}: cannot be read ({error}): mend it"
+        ) from None

@@ -1,0 +1,174 @@
+"""Damaged input of every kind, by fixed seeds: a refusal in words, or a result; nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from pellucid.cli import main
+from pellucid.config import decode
+from pellucid.config.plan import Plan
+from pellucid.errors import PellucidError
+from pellucid.reader import csv_rows, parse_json, parse_tensors, parse_tokenizer, parse_toml
+
+HUGE = [
+    b"9" * 5000, b"-1", b"1e999", b"NaN", b"Infinity", b"null", b"[]", b"{}", b"[" * 3000,
+    b'{"a":' * 3000, b"\xff\xfe\x00", b"\x00", b'"\\ud800"', b"1e30", b"true", b"999999999999",
+]  # fmt: skip
+
+
+def damaged(content: bytes, chance: random.Random) -> bytes:
+    """The same, cut off, with bits turned, pieces doubled or values of other kinds."""
+    data = bytearray(content)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(5):
+            case 0:
+                del data[at:]
+            case 1 if at < len(data):
+                data[at] ^= 1 << chance.randrange(8)
+            case 2:
+                data[at:at] = data[at : at + chance.randrange(50)]
+            case 3:
+                data[at : at + chance.randrange(8)] = chance.choice(HUGE)
+            case _:
+                digits = [i for i, byte in enumerate(data) if chr(byte).isdigit()]
+                if digits:
+                    place = chance.choice(digits)
+                    data[place : place + 1] = chance.choice(HUGE)
+    return bytes(data)
+
+
+def tokenizer() -> bytes:
+    inner = Tokenizer(models.BPE(vocab={"<b>": 0, "a": 1, "b": 2, "ab": 3}, merges=[("a", "b")]))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(
+        single="<b> $A", pair="$A $B", special_tokens=[("<b>", 0)]
+    )
+    inner.add_special_tokens(["<b>"])
+    return inner.to_str().encode()
+
+
+def text_of(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+PLAN = {
+    "total_steps": 3, "threads": 1, "device": "cpu", "precision": "float32", "compile": False,
+    "device_name": "x", "torch_version": "2",
+}  # fmt: skip
+READERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
+    "json": (json.dumps(PLAN).encode(), lambda c: parse_json(text_of(c), "file")),
+    "plan": (
+        json.dumps(PLAN).encode(),
+        lambda c: decode(Plan, parse_json(text_of(c), "file"), "plan"),
+    ),
+    "toml": (b'[a.b]\nc = [1, 2.5]\nd = {e = "f"}\n', lambda c: parse_toml(text_of(c), "file")),
+    "csv": (
+        b'a,b\n1,"x\ny"\n2,z\n',
+        lambda c: list(csv_rows(text_of(c).splitlines(keepends=True), "file", ",")),
+    ),
+    "tensors": (
+        safetensors.numpy.save({"a": np.ones((2, 3), np.float32), "b": np.zeros(4, np.int64)}),
+        lambda c: parse_tensors(c, "file"),
+    ),
+    "tokenizer": (tokenizer(), lambda c: parse_tokenizer(text_of(c), "file")),
+}
+
+
+def attack(name: str, seeds: range) -> None:
+    content, read = READERS[name]
+    longest = 0
+    for seed in seeds:
+        broken = damaged(content, random.Random(f"{name} {seed}"))
+        try:
+            read(broken)
+        except PellucidError as error:
+            longest = max(longest, len(str(error)))
+        except Exception as error:
+            raise AssertionError(f"{name}, seed {seed}: {broken[:300]!r}") from error
+    assert longest < 1000
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_refused_in_words_or_read(name: str) -> None:
+    attack(name, range(500))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_refused_in_words_or_read_at_length(name: str) -> None:
+    attack(name, range(500, 50_000))
+
+
+def ends(words: list[str], capsys: pytest.CaptureFixture[str]) -> int:
+    try:
+        code = int(main(words))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    assert code in (0, 2, 3, 4), (words, captured.err)
+    assert "Traceback" not in captured.err + captured.out, words
+    return code
+
+
+FILES = ("config.toml", "plan.json", "tokenizer.json", "checkpoints/*/checkpoint.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_run_with_a_damaged_file_ends_in_words(
+    name: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("text", "films"))
+    for file in run.glob(name):
+        content = file.read_bytes()
+        for seed in range(10):
+            file.write_bytes(damaged(content, random.Random(f"{name} {seed}")))
+            ends(["generate", str(run), "--prompt", "a", "--max-new-tokens", "2"], capsys)
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", HUGE, ids=lambda content: str(content[:8]))
+def test_a_hostile_log_or_config_ends_in_words(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("log.jsonl", "trainer_state.json", "log.csv", "config.toml"):
+        file = tmp_path / name
+        file.write_bytes(b'{"loss": ' + content + b"}\n" if name.endswith("l") else content)
+        if name == "config.toml":
+            assert ends(["train", "--config", str(file)], capsys) == 2
+        else:
+            ends(["diagnose", str(file)], capsys)
+
+
+NUMBERS = [
+    ["generate", "RUN", "--beams", "99999"], ["generate", "RUN", "--temperature", "nan"],
+    ["generate", "RUN", "--top-p", "inf"], ["generate", "RUN", "--seed", "9" * 5000],
+    ["train", "--set", "training.batch_size=99999999"], ["train", "--steps", "9" * 30],
+    ["train", "--set", "optimiser.learning_rate=nan"], ["train", "--minutes", "inf"],
+    ["train", "--set", "model.decoder.n_layers=1000000000"], ["train", "--config", "/dev/zero"],
+    ["train", "--set", "training.log_every=0x" + "f" * 9000], ["train", "/dev/zero"],
+    ["tokenizer", "train", "x.txt", "--vocab-size", "1000000000000", "--out", "t"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", NUMBERS, ids=lambda words: " ".join(words)[:40])
+def test_a_number_beyond_all_reason_is_refused_at_once(
+    words: list[str],
+    trained: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ends([str(trained) if word == "RUN" else word for word in words], capsys) == 2
