@@ -159,9 +159,9 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "a config that is not there": (
         train("--config", "none.toml"),
-        ("none.toml cannot be read", "No such file"),
+        ("none.toml does not exist",),
     ),
-    "a config that is a folder": (train("--config", "full"), ("full cannot be read",)),
+    "a config that is a folder": (train("--config", "full"), ("full is a folder",)),
     "a config that is not TOML": (train("--config", "broken.toml"), ("broken.toml", "line 1")),
     "a config that is not UTF-8": (train("--config", "latin.toml"), ("latin.toml", "UTF-8")),
     "a config with an unknown key": (train("--config", "unknown.toml"), ("'d_modle'", "d_model")),
@@ -172,7 +172,6 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "negative steps": (good("--steps", "-5"), ("steps", "at least 1", "was -5")),
     "negative tokens": (good("--tokens", "-5"), ("tokens", "at least 1", "was -5")),
     "no minutes": (good("--minutes", "0"), ("minutes", "greater than 0", "was 0")),
-    "minutes without end": (good("--minutes", "inf"), ("minutes", "inf")),
     "a negative seed": (good("--seed", "-1"), ("seed must be between", "was -1")),
     "a device nobody knows": (good("--device", "abacus"), ("'abacus'", "use auto or cpu")),
     "a device that computes nothing": (good("--device", "meta"), ("'meta'", "use auto or cpu")),
@@ -366,7 +365,7 @@ DAMAGED: dict[str, tuple[Damage, list[str], tuple[str, ...]]] = {
     "half a tokenizer": (
         cut("tokenizer.json"),
         ["generate", "resume"],
-        ("run/tokenizer.json is not a tokenizer",),
+        ("run/tokenizer.json: is not valid JSON",),
     ),
     "half a config": (cut("config.toml"), ["generate", "resume"], ("run/config.toml",)),
     "a config that is not UTF-8": (

@@ -64,7 +64,7 @@ TEMPERATURE = number(most=1000, why="every token is about as likely from there o
 TOKENS_KNOWN = whole(most=2**22, why="the largest vocabularies have a million tokens")
 PORT = whole(0, 65535, "ports are numbered so")
 RANK = whole(most=2**16, why="a rank is less than the width of the model")
-SEED = whole(0, 2**63 - 1, "a seed has 63 bits")
+SEED = whole(most=2**63 - 1, why="a seed has 63 bits")
 MINUTES = number(most=10**7, why="that is nineteen years")
 EPOCHS = number(most=10**6, why="a text is learnt by heart long before")
 STEPS = whole(most=10**10, why="no run lasts that long")
