@@ -21,7 +21,9 @@ SCRATCH = {
     "diagnosis/fork.py",
     "native/compile.py",
     "runs/evaluate_rows.py",
+    "runs/kills.py",
     "runs/verify.py",
+    "training/guard.py",  # a traceback, kept for the user
 }
 #: Everything that writes without the room `disk`, and why that can reach nothing of the user's.
 WRITERS = {
@@ -41,6 +43,7 @@ WRITERS = {
     "runs/convert.py": "into an unfinished folder of ours",
     "runs/imported.py": "into an unfinished folder of ours",
     "runs/rows.py": "into an unfinished folder of ours",
+    "runs/kills.py": "into a private folder",
     "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
     "training/loop.py": "into an unfinished folder of ours",
     "diagnosis/fork.py": "into a private folder",

@@ -70,14 +70,15 @@ def verify_kills(
     folder, _ = existing_folder(Path(path))
     start, end = first_and_last(folder, steps)
     with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
-        origin, straight, copy = (Path(scratch) / name for name in ("origin", "straight", "copy"))
+        origin, straight = Path(scratch) / "origin", Path(scratch) / "straight"
         run = read_config(folder)
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
         shutil.copytree(origin, straight)
         whole = _go_on(straight, end, reward)
-        proof = _Proof(origin, straight, copy, whole, start, end, reward)
+        proof = _Proof(origin, straight, origin, whole, start, end, reward)
         made = proof.kill(kills, random.Random(seed))
+        copy = proof.copy
         last = _go_on(copy, end, reward)
         return KillProof(
             from_step=start,
@@ -147,7 +148,7 @@ class _Proof:
         reach, at = 1.0, self.end
         while len(made) < kills:
             if at >= self.end:
-                shutil.rmtree(self.copy, ignore_errors=True)  # ours, in a folder of ours
+                self.copy = self.origin.with_name(f"copy-{len(made)}-{reach}")
                 shutil.copytree(self.origin, self.copy)
                 at = self.start
             ahead = reach * 2 * (self.end - at) / (kills - len(made) + 1)
