@@ -65,7 +65,7 @@ def test_a_door_that_is_shut_lets_nobody_in() -> None:
 @pytest.mark.usefixtures("shut")
 def test_no_model_is_built_or_computed_through_the_door() -> None:
     for variant in VARIANTS.values():
-        build(variant)(random_ids(1, 16)).square().mean().backward()
+        build(variant)(random_ids(1, 16))
 
 
 def test_no_objective_is_computed_through_the_door(request: pytest.FixtureRequest) -> None:

@@ -37,6 +37,14 @@ SCALES = {
     torch.bfloat16: (1.0, 1e4, 1e30, 1e-30),
     torch.float32: (1e4, 1e30, 1e-30),
 }
+#: Those of every run; all of them are in the nightly one.
+FEW = (
+    (torch.float16, 1.0),
+    (torch.float16, 1e4),
+    (torch.bfloat16, 1.0),
+    (torch.bfloat16, 1e30),
+    (torch.float32, 1e-30),
+)
 
 
 def check_against_float64(name: str, arrays: dict[str, torch.Tensor], **options: Any) -> None:
@@ -92,36 +100,48 @@ def scaled(name: str, dtype: torch.dtype, scales: list[float]) -> dict[str, torc
     return arrays
 
 
-@for_all(ROWS)
-def test_extremes_of_the_table_are_those_of_float64_in_every_type(name: str) -> None:
+def check_extremes(name: str, dtype: torch.dtype) -> None:
+    """The extreme arguments of the table, in a type."""
     row = ROWS[name]
     for extremes in row.extremes:
         first = len(extremes) - len(row.named)
-        given_arrays = dict(zip(declared(name).positional, extremes[:first], strict=False))
-        given_arrays |= dict(zip(row.named, extremes[first:], strict=True))
-        for dtype in EPS:
-            arrays = {key: as_torch(x, dtype) for key, x in given_arrays.items()}
-            check_against_float64(name, arrays, **(row.extreme_options or {}))
+        arrays = dict(zip(declared(name).positional, extremes[:first], strict=False))
+        arrays |= dict(zip(row.named, extremes[first:], strict=True))
+        tensors = {key: as_torch(x, dtype) for key, x in arrays.items()}
+        check_against_float64(name, tensors, **(row.extreme_options or {}))
 
 
-def check_scales(name: str, place: int) -> None:
-    """The argument at a place at every scale of every type, the others as they are."""
-    for dtype, scales in SCALES.items():
-        for scale in scales:
-            one = [scale if place == other else 1.0 for other in range(len(array_arguments(name)))]
-            check_against_float64(name, scaled(name, dtype, one))
+@for_all(ROWS)
+def test_extremes_of_the_table_are_those_of_float64_in_float16(name: str) -> None:
+    check_extremes(name, torch.float16)
+
+
+@pytest.mark.nightly
+@for_all(ROWS)
+def test_extremes_of_the_table_are_those_of_float64_in_every_other_type(name: str) -> None:
+    check_extremes(name, torch.bfloat16)
+    check_extremes(name, torch.float32)
+
+
+def check_scale(name: str, place: int, dtype: torch.dtype, scale: float) -> None:
+    """The argument at a place at a scale, the others as they are."""
+    scales = [scale if place == other else 1.0 for other in range(len(array_arguments(name)))]
+    check_against_float64(name, scaled(name, dtype, scales))
 
 
 @for_all(ROWS)
 def test_the_first_argument_may_be_huge_or_tiny(name: str) -> None:
-    check_scales(name, 0)
+    for dtype, scale in FEW:
+        check_scale(name, 0, dtype, scale)
 
 
 @pytest.mark.nightly
 @for_all(ROWS)
 def test_every_argument_may_be_huge_or_tiny_by_itself(name: str) -> None:
-    for place in range(1, len(array_arguments(name))):
-        check_scales(name, place)
+    for dtype, scales in SCALES.items():
+        for scale in scales:
+            for place in range(len(array_arguments(name))):
+                check_scale(name, place, dtype, scale)
 
 
 @pytest.mark.nightly

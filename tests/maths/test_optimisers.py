@@ -44,7 +44,7 @@ def test_newton_schulz_brings_every_singular_value_near_one(
 
 
 def test_newton_schulz_does_to_singular_values_what_its_statement_says() -> None:
-    shares = np.concatenate((np.geomspace(1e-6, 1.06e-3, 40), np.geomspace(1.5e-3, 0.2, 40)))
+    shares = np.concatenate((np.geomspace(1e-6, 1.06e-3, 40), np.geomspace(1.6e-3, 0.15, 40)))
     # one more makes the Frobenius norm 1
     before = np.append(shares, np.sqrt(1 - (shares**2).sum()))
     after = np.diag(newton_schulz(np.diag(before), steps=5))

@@ -91,9 +91,7 @@ def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
     """
     xp = namespace(x)
     x = _from_top(x, temperature)
-    log_z = xp.expand_dims(logsumexp(x), axis=-1)
-    # -inf - -inf would be nan
-    return x - xp.where(log_z == -xp.inf, xp.zeros_like(log_z), log_z)
+    return x - xp.log(_not_zero(xp.sum(xp.exp(x), axis=-1, keepdims=True)))
 
 
 @equation(log_softmax, grad="... classes")
