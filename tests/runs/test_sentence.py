@@ -59,5 +59,10 @@ def test_a_beginning_is_short_and_stands_in_the_text_whatever_it_is(
     assert "\ufffd" not in found
 
 
+def test_a_title_of_one_or_two_words_is_passed_over(tmp_path: Path) -> None:
+    titled = [f"Part {n}\n\nThis is what came next.\n" for n in range(10)]
+    assert trained(tmp_path, titled, "titled").training.sentence == "This is what came"
+
+
 def test_no_preset_brings_a_sentence_of_another_text() -> None:
     assert {run.training.sentence for run in presets.PRESETS.values()} == {""}

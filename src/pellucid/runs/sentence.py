@@ -6,6 +6,7 @@ keeps it. It is the same each time: nothing is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -14,8 +15,8 @@ from pellucid.examples import StoredExamples
 from pellucid.text import PreparedText, Shard, Tokenizer
 
 #: Documents that are looked at, tokens of each, and the words and characters of a beginning.
-_DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 48, 4, 40
-#: A beginning of fewer words is taken only where no document has more.
+_DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 96, 4, 40
+#: A beginning of fewer words is taken only where no line has more.
 _ENOUGH = 3
 
 
@@ -30,26 +31,26 @@ def with_sentence(
 
 
 def beginning(text: Shard, tokenizer: Tokenizer) -> str:
-    """The first words of the first document that has some; "" where none has any."""
-    found = (_first_words(text, start, tokenizer) for start in islice(text.starts, _DOCUMENTS))
-    best = ""
-    for words in found:
-        if len(words.split()) >= _ENOUGH:
-            return words
-        best = best or words
-    return best
+    """The first words of the first line that has enough of them; else the longest there is."""
+    beginnings = [
+        words
+        for start in islice(text.starts, _DOCUMENTS)
+        for words in _beginnings(text, start, tokenizer)
+    ]
+    enough = (words for words in beginnings if len(words.split()) >= _ENOUGH)
+    return next(enough, max(beginnings, key=len, default=""))
 
 
-def _first_words(text: Shard, start: int, tokenizer: Tokenizer) -> str:
-    """The first words of the first line of the document that starts there."""
+def _beginnings(text: Shard, start: int, tokenizer: Tokenizer) -> Iterator[str]:
+    """The first words of each line at the beginning of the document that starts there."""
     ids = [int(token) for token in text.tokens[start : start + _TOKENS]]
     inside = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
-    ends = [place for place, token in enumerate(inside) if token == tokenizer.end_id]
-    inside = inside[: ends[0]] if ends else inside
-    if tokenizer.unknown_id in inside:
-        inside = inside[: inside.index(tokenizer.unknown_id)]
-    line = next(iter(tokenizer.decode(inside).strip().split("\n")), "").partition("\ufffd")[0]
-    words = line[: _CHARACTERS + 1].split(" ")
-    # the last word may be cut: of several it is left out, unless the line ends there
-    whole = words if len(line) <= _CHARACTERS and len(inside) < _TOKENS - 1 else words[:-1]
-    return " ".join((whole or words)[:_WORDS])[:_CHARACTERS].strip()
+    is_whole = len(ids) < _TOKENS or tokenizer.end_id in inside
+    for last in (tokenizer.end_id, tokenizer.unknown_id):
+        inside = inside[: inside.index(last)] if last in inside else inside
+    lines = tokenizer.decode(inside).partition("\ufffd")[0].strip().split("\n")
+    for place, line in enumerate(lines):
+        words = line[: _CHARACTERS + 1].split(" ")
+        # the last word may be cut: of several it is left out, unless the line ends there
+        ends = len(line) <= _CHARACTERS and (is_whole or place < len(lines) - 1)
+        yield " ".join((words if ends else words[:-1] or words)[:_WORDS])[:_CHARACTERS].strip()
