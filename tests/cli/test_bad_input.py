@@ -191,7 +191,7 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "to resume what is not there": (train("--resume", "none"), ("none does not exist",)),
     "to resume with other choices": (
         train("good.txt", "--resume", "run", "--steps", "3", "--set", "seed=1"),
-        ("--resume takes everything from the run", "--steps", "--set", "PATH"),
+        ("--resume takes everything from the run", "--set", "PATH"),
     ),
     # using
     "to write from no run": (["generate", "none", "--prompt", "a"], ("none does not exist",)),
@@ -324,37 +324,37 @@ def test_words_that_are_no_command_are_refused_with_the_usage(
 DAMAGED: dict[str, tuple[Damage, list[str], tuple[str, ...]]] = {
     "weights that rotted": (
         flip(f"{LATEST}/model.safetensors"),
-        ["generate", "resume", "evaluate"],
+        ["generate", "evaluate"],
         (f"{LATEST}/model.safetensors is damaged", "use run/checkpoints/step-8 instead"),
     ),
     "weights that were cut short": (
         cut(f"{LATEST}/model.safetensors"),
-        ["generate", "resume"],
+        ["generate"],
         (f"{LATEST}/model.safetensors is damaged", "use run/checkpoints/step-8 instead"),
     ),
     "an optimiser that rotted": (
         flip(f"{LATEST}/optimiser.safetensors"),
-        ["generate", "resume"],
+        ["generate"],
         (f"{LATEST}/optimiser.safetensors is damaged", "use run/checkpoints/step-8 instead"),
     ),
     "a state that is missing": (
         remove(f"{LATEST}/state.json"),
-        ["generate", "resume"],
+        ["generate"],
         (f"{LATEST}/state.json is missing", "use run/checkpoints/step-8 instead"),
     ),
     "a manifest that rotted": (
         flip(f"{LATEST}/checkpoint.json", 3),
-        ["generate", "resume"],
+        ["generate"],
         (LATEST, "use run/checkpoints/step-8 instead"),
     ),
     "a manifest without checksums": (
         write(f"{LATEST}/checkpoint.json", b'{"format": 1}'),
-        ["generate", "resume"],
+        ["generate"],
         (LATEST, "use run/checkpoints/step-8 instead"),
     ),
     "a mark that points nowhere": (
         write("checkpoints/latest", b"step-99\n"),
-        ["generate", "resume"],
+        ["generate"],
         ("step-99", "use run/checkpoints/step-12 instead"),
     ),
     "no tokenizer": (
@@ -404,6 +404,22 @@ def test_a_damaged_run_is_refused_with_the_files_name(
     message = refusal(USES[use], place, capsys)
     for part in said:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    "case", ["weights that rotted", "an optimiser that rotted", "a state that is missing",
+             "a manifest that rotted", "a mark that points nowhere"]
+)  # fmt: skip
+def test_resume_goes_on_from_the_newest_whole_checkpoint_and_says_so(
+    case: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage, _, _ = DAMAGED[case]
+    damage(place / "run")
+    whole, left_out = ("12", "step-99") if "mark" in case else ("8", "step-12")
+    assert main(USES["resume"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{left_out} is left out" in printed
+    assert f"goes on from step-{whole}" in printed
 
 
 def test_an_older_checkpoint_can_be_used_where_the_latest_is_damaged(

@@ -186,7 +186,7 @@ def test_one_class_alone_is_refused(
         ("undefined", "rows.jsonl, row 1: the chat template (undefined.jinja), line 2: 'nothing'"),
         ("unclosed", "the chat template (unclosed.jinja), line 1: Unexpected end of template"),
         ("silent", "the chat template (silent.jinja)"),
-        ("missing", "the chat template missing.jinja cannot be read"),
+        ("missing", "missing.jinja does not exist"),
     ],
 )
 def test_a_template_with_an_error_is_refused_with_its_line(

@@ -78,7 +78,7 @@ def test_an_export_that_is_ended_leaves_nothing_behind(
             (partial / "model.safetensors").write_text("half of it")
             os.kill(os.getpid(), signal.SIGTERM)
 
-        write_folder(Path(out), write)
+        write_folder(Path(out), ["model.safetensors"], write)
 
     monkeypatch.setattr("pellucid.runs.export_run", export)
     assert main(["export", str(trained), str(tmp_path / "published")]) == 143

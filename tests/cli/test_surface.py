@@ -176,7 +176,7 @@ def test_the_help_lists_the_commands_and_the_exit_codes(
     text = " ".join(help_of([], capsys).split())
     for verb in VERBS:
         assert f" {verb} " in text
-    for code in ("0 done", "2 bad input", "3 stopped", "130 interrupted"):
+    for code in ("0 done", "2 bad input", "3 stopped", "130 stopped by Ctrl-C"):
         assert code in text
 
 

@@ -39,7 +39,7 @@ from pellucid.vitals import watcher
 
 #: Held-out tokens that a fork is judged by, at most.
 _HELD_OUT = 40_000
-_NEVER = 2**62
+_NEVER = 10**15
 
 #: Called after each update of a fork, with how many of its updates are done.
 Ticks = Callable[[int], None]

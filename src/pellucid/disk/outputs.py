@@ -33,8 +33,11 @@ def check_output(path: Path) -> None:
     """Refuse a place that holds something which pellucid did not write.
 
     Raises:
-        PellucidError: there is a folder, or a file that is not ours or was changed since.
+        PellucidError: there is a folder, or a file that is not ours or was changed since; or the
+            folder that it is to lie in is not there.
     """
+    if not path.parent.is_dir():
+        raise PellucidError(f"{path} cannot be written: make the folder {path.parent} first")
     if path.is_dir():
         raise PellucidError(f"{path} is a folder: name a file in it")
     if path.exists() and not _is_stream(path) and not _is_ours(path):

@@ -184,7 +184,13 @@ def _claimed(target: Path) -> disk.Partial:
             "it, or name another folder"
         ) from None
     except OSError as error:
-        raise RunError(f"{target} cannot be made: {error.strerror}") from None
+        raise RunError(_unmakeable(target, error)) from None
+
+
+def _unmakeable(target: Path, error: OSError) -> str:
+    return (
+        f"{target} cannot be made: {error.strerror}; make room on the disk, or name another folder"
+    )
 
 
 def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
@@ -203,7 +209,7 @@ def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
         except disk.Held:
             continue
         except OSError as error:
-            raise RunError(f"{target} cannot be made: {error.strerror}") from None
+            raise RunError(_unmakeable(target, error)) from None
     raise RunError(f"{parent} holds ten thousand runs of this second: name one with --out")
 
 

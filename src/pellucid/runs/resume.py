@@ -75,8 +75,9 @@ def resume(
         folder.locked(),
         shown_to(show, observers) as shown,
     ):
-        run, plan = read_config(folder), read_plan(folder)
+        run = read_config(folder)
         run.check_objective()
+        plan = read_plan(folder)
         place = find_place(folder, named)
         longer = _with_length(plan, steps, place.step)
         drift = [
