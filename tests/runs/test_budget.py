@@ -290,6 +290,8 @@ with open("/proc/self/status") as file:
 """
 
 
+# its fixed sample is tests/counting/test_peak.py: the same bound, against recorded peaks
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from Linux")
 def test_the_peak_of_a_small_run_is_within_15_percent_of_what_is_expected(
     tmp_path: Path, text_file: Path
