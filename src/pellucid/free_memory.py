@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -20,6 +22,9 @@ from typing import NamedTuple
 _NO_LIMIT = 2**60
 #: What GlobalMemoryStatusEx fills in.
 _OF_WINDOWS = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
+
+
+_forced = ContextVar("forced", default=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +51,21 @@ def free_memory(root: Path = Path("/")) -> Free | None:
     """The least of what the machine and its control groups have free; None where nothing says."""
     found = [*_machine(root), *_groups(root)]
     return min(found, default=None)
+
+
+@contextmanager
+def forcing(force: bool) -> Generator[None]:
+    """With `force`, what is done within is not refused for want of memory, however deep."""
+    token = _forced.set(force or is_forced())
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def is_forced() -> bool:
+    """Whether somebody said to go on even if more memory is expected to be needed than is free."""
+    return _forced.get()
 
 
 def resident_memory(root: Path = Path("/")) -> int:

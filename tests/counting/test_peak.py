@@ -17,6 +17,7 @@ from pellucid.counting import (
     MemoryEstimate,
     least_memory,
     peak_memory,
+    weights_memory,
     writing_memory,
 )
 from pellucid.presets import PRESETS
@@ -81,3 +82,10 @@ def test_beams_multiply_what_is_kept() -> None:
     many = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
     assert many.still_needed > 99_999 * one.rows[1].n_bytes
     assert many.largest.lower == "--beams or the number of prompts"
+
+
+def test_classes_and_vocabulary_that_only_the_data_tell_are_counted_at_their_least() -> None:
+    head = config.ClassificationHead(classes=None, pooling="last", dropout=0.0, bias=True)
+    unknown = replace(PRESETS["nano"].model, vocab_size=None, head=head)
+    known = replace(unknown, vocab_size=2, head=replace(head, classes=("no", "yes")))
+    assert weights_memory(unknown) == weights_memory(known)

@@ -11,7 +11,8 @@ import torch
 
 from pellucid import runs
 from pellucid.checkpoints import load
-from pellucid.errors import ConfigError, TextError
+from pellucid.errors import ConfigError, RunError, TextError
+from pellucid.free_memory import Free
 from pellucid.runs import Run, RunFolder, read_events
 from pellucid.training import Evaluated, Example, Logged, Started
 from support.labelled import TINY, train_labelled, write_labelled, write_several
@@ -211,3 +212,16 @@ def test_texts_that_are_cut_and_what_is_learnt_are_said(labelled: Path, tmp_path
     (example,) = events_of(run, Example)
     assert example.note.startswith("of the whole is learnt: '")
     assert example.rows[0][0] == "<|begin_of_text|>"
+
+
+def test_texts_and_rows_that_do_not_fit_are_not_read_unless_forced(
+    begun: Run, labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.runs.room.free_memory", lambda: Free(1, "this machine"))
+    with pytest.raises(RunError, match=r"reading this needs .* lower batch_size"):
+        runs.classify(begun, "we saw a cat")
+    assert runs.classify(begun, "we saw a cat", force=True)
+    for paths in ([], [str(labelled)]):
+        with pytest.raises(RunError, match=r"reading this needs .* the length of the rows"):
+            runs.evaluate_rows(begun, paths)
+        assert runs.evaluate_rows(begun, paths, force=True).examples

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, RunError
+from pellucid.free_memory import Free
 from pellucid.runs import Pool, Run, embed, fill, load, neighbours, ranked
 from pellucid.text import Framing
 from support.kinds import KINDS, write_bert_tokenizer, write_run
@@ -124,3 +125,22 @@ def test_the_text_is_filled_with_the_likeliest_at_each_mask(runs: dict[str, Run]
     best = filling.masks[0].likeliest[0]
     ids = [*run.tokenizer.encode("the"), best.token_id, *run.tokenizer.encode("sat")]
     assert filling.filled == run.tokenizer.decode(ids)
+
+
+def test_texts_compared_part_by_part_have_the_same_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    at_once = neighbours(vectors)
+    monkeypatch.setattr("pellucid.runs.embedding._COMPARED_AT_ONCE", 3)
+    in_parts = neighbours(vectors)
+    assert [one.nearest for one in in_parts] == [one.nearest for one in at_once]
+
+
+def test_a_text_that_does_not_fit_is_not_filled_unless_forced(
+    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.runs.room.free_memory", lambda: Free(1, "this machine"))
+    with pytest.raises(RunError, match=r"reading this needs .* the length of the text"):
+        fill(runs["encoder"], "the [MASK] sat")
+    assert fill(runs["encoder"], "the [MASK] sat", force=True).masks

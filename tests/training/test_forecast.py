@@ -16,11 +16,38 @@ def test_each_kind_of_work_has_a_pace_of_its_own() -> None:
     assert forecast.seconds("checkpoints", 2) == 0.0
 
 
-def test_the_latest_work_counts_most() -> None:
+def test_the_first_of_a_kind_counts_until_there_is_another() -> None:
     forecast = Forecast()
-    for seconds in (1.0, 1.0, 1.0, 3.0):
-        forecast.add("rows", seconds, 1)
-    assert 1.5 < forecast.seconds("rows", 1) < 3.0
+    forecast.add("evaluations", 0.38)
+    assert forecast.seconds("evaluations", 10) == pytest.approx(3.8)
+    forecast.add("evaluations", 0.26)
+    assert forecast.seconds("evaluations", 10) == pytest.approx(2.6)
+
+
+#: Seconds of updates of two rows each, as they were recorded: the first cold, others disturbed.
+LONG = (1.36, 1.40, 2.38, 1.36, 1.44, 1.28)
+#: The same of four rows each, of a large vocabulary.
+WIDE = (1.47, 1.53, 1.15, 1.17, 1.23, 1.15)
+
+
+@pytest.mark.parametrize(("paces", "rows"), [(LONG, 2), (WIDE, 4)])
+def test_after_six_updates_what_the_undisturbed_ones_take_is_foretold(
+    paces: tuple[float, ...], rows: int
+) -> None:
+    forecast = Forecast()
+    for seconds in paces:
+        forecast.add("rows", seconds, rows)
+    undisturbed = sorted(paces)[len(paces) // 2]
+    assert forecast.seconds("rows", rows) == pytest.approx(undisturbed, rel=0.05)
+
+
+def test_a_machine_that_becomes_slower_is_followed() -> None:
+    forecast = Forecast()
+    for seconds in [1.0] * 20 + [3.0] * 4:
+        forecast.add("rows", seconds)
+    assert forecast.seconds("rows", 1) == pytest.approx(1.0)
+    forecast.add("rows", 3.0)
+    assert forecast.seconds("rows", 1) == pytest.approx(3.0)
 
 
 def test_what_is_done_at_intervals_and_at_the_end_is_counted() -> None:

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.findings import add_finding_flags
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def add_to(verbs: Any) -> None:
         help="what it learns from: a text file, or a file of rows",
     )
     add_finding_flags(parser)
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.texts import add_texts, texts_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def add_to(verbs: Any) -> None:
     add_texts(parser)
     parser.add_argument("--all", action="store_true", help="show every class, the likeliest first")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 

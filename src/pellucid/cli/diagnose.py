@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.findings import add_finding_flags
 from pellucid.cli.numbers import TOKENS_KNOWN
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.cli.prove import add_prove_flags, proof_lines, prove_as_said
 from pellucid.errors import ConfigError, ExitCode
 
@@ -47,6 +47,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
     add_prove_flags(parser)
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, when_stopped="at once; the run is as it was")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.errors import ConfigError
 
 
@@ -26,6 +26,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--base", metavar="DIR", help="with --adapter: where peft finds the exported base"
     )
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from pellucid.cli.numbers import whole
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
 
@@ -23,6 +23,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
     parser.add_argument("--top", type=whole(), default=5, metavar="N", help="the N likeliest (5)")
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -58,6 +58,7 @@ from pellucid.errors import (
     Signalled,
     signal_of,
 )
+from pellucid.free_memory import forcing
 from pellucid.signals import ENDING, handled, name_of
 from pellucid.version import __version__
 
@@ -136,7 +137,7 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     code = ExitCode.DONE
     try:
-        with handled(ENDING[1:], _end):
+        with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
             code = _run(words, arguments)
     except (KeyboardInterrupt, Signalled) as stop:
         code = _say(_stopped(stop, arguments), as_json=False)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.numbers import whole
-from pellucid.cli.output import add_json, add_run, print_json
+from pellucid.cli.output import add_force, add_json, add_run, print_json
 from pellucid.cli.piped import piped
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def add_to(verbs: Any) -> None:
         "--top", type=whole(), default=10, metavar="N", help="with --next: the N likeliest (10)"
     )
     parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pellucid.cli.comparing import compare_is_meant
 from pellucid.cli.numbers import PORT
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="what to begin with")
     _add_address(parser)
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, when_stopped="and closed the page")
 

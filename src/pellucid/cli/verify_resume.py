@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.numbers import KILLS, SEED, STEPS
-from pellucid.cli.output import add_json, print_json
+from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.errors import RunError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def add_to(verbs: Any) -> None:
         "--seed", type=SEED, default=1337, metavar="S", help="of these moments (default: 1337)"
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
+    add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
@@ -48,9 +49,12 @@ def call(arguments: argparse.Namespace) -> None:
             steps=arguments.steps,
             seed=arguments.seed,
             reward=arguments.reward,
+            force=arguments.force,
         )
     else:
-        proof = runs.verify_resume(arguments.run, steps=arguments.steps, reward=arguments.reward)
+        proof = runs.verify_resume(
+            arguments.run, steps=arguments.steps, reward=arguments.reward, force=arguments.force
+        )
     if arguments.json:
         print_json(asdict(proof) | {"holds": proof.holds})
     else:

@@ -14,6 +14,7 @@ from pellucid.counting.peak import (
     Conditions,
     MemoryEstimate,
     least_memory,
+    least_model,
     peak_memory,
     with_vocabulary,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "flops_per_token",
     "growth",
     "least_memory",
+    "least_model",
     "looking_memory",
     "memory",
     "parameter_count",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from pellucid.config import (
     BytePairs,
+    ClassificationHead,
     DirectPreference,
     Distillation,
     Files,
@@ -26,6 +27,7 @@ from pellucid.config import (
     SpanCorruption,
     StandardLibrary,
     SupervisedFineTuning,
+    Transformer,
     WordPiece,
     Words,
 )
@@ -126,13 +128,20 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The same before the data are read: no less than this, whatever they are.
 
-    A vocabulary that the tokenizer does not tell yet has two tokens, and rows of data have one.
+    Rows of data have one token.
     """
-    model = with_vocabulary(run).model
-    run = _with_vocabulary(run, model.vocab_size or 2)  # no tokenizer has fewer
+    run = replace(run, model=least_model(with_vocabulary(run).model))
     reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
     longest = conditions.longest if reads_text else 1
     return peak_memory(run, replace(conditions, longest=longest))
+
+
+def least_model(model: Transformer) -> Transformer:
+    """The model with two tokens and two classes where the data do not tell yet: none has fewer."""
+    head = model.head
+    if isinstance(head, ClassificationHead) and head.classes is None:
+        head = replace(head, classes=("one", "other"))
+    return replace(model, vocab_size=model.vocab_size or 2, head=head)
 
 
 def with_vocabulary(run: Run) -> Run:

@@ -6,14 +6,12 @@ a model that is open already is part of the process. It does not know any machin
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pellucid.config import ClassificationHead, NoHead, Rotary, Transformer
 from pellucid.counting.activations import Pass
 from pellucid.counting.growth import growth
 from pellucid.counting.memory import SMALLER_MODEL, MemoryRow
 from pellucid.counting.parameters import parameter_count
-from pellucid.counting.peak import MemoryEstimate
+from pellucid.counting.peak import MemoryEstimate, least_model
 from pellucid.counting.temporaries import reading_bytes
 
 #: The process is what it is: only what comes to it is asked about.
@@ -32,7 +30,7 @@ _BEGINNING_BYTES = 48
 
 def weights_memory(model: Transformer) -> MemoryEstimate:
     """What a model takes as it is built: its weights, and tables of the angles of its positions."""
-    n = parameter_count(replace(model, vocab_size=model.vocab_size or 2))
+    n = parameter_count(least_model(model))
     turned = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
     tables = _ANGLE_BYTES * model.context_length * turned
     rows = (

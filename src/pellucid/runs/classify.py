@@ -22,6 +22,7 @@ from pellucid import config
 from pellucid.errors import ConfigError, PellucidError, TextError
 from pellucid.generation import finite, pad
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_reading
 from pellucid.text import Cut, Framing
 
 
@@ -47,10 +48,13 @@ class Classified:
     truncated: bool
 
 
-def classify(run: Run, texts: str | Sequence[str], *, batch_size: int = 32) -> list[Classified]:
+def classify(
+    run: Run, texts: str | Sequence[str], *, batch_size: int = 32, force: bool = False
+) -> list[Classified]:
     """The class of each text, with its probability.
 
-    Texts are read in padded batches; neither padding nor neighbours change what is said.
+    Texts are read in padded batches; neither padding nor neighbours change what is said. With
+    `force` they are read even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: `batch_size` is less than 1.
@@ -62,6 +66,14 @@ def classify(run: Run, texts: str | Sequence[str], *, batch_size: int = 32) -> l
         raise ConfigError(f"batch_size must be at least 1, was {batch_size}")
     names = class_names(run)
     rows = _read(run, texts)
+    check_reading(
+        run,
+        sequences=min(batch_size, len(rows)),
+        length=max((len(row.ids) for row in rows), default=0),
+        lower="batch_size",
+        logits=False,
+        force=force,
+    )
     # texts of like length together, so that little is padded
     order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
     found = dict[int, Classified]()

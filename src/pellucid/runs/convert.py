@@ -24,6 +24,7 @@ from pellucid.checkpoints.huggingface import (
 )
 from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.errors import RunError
+from pellucid.free_memory import forcing
 from pellucid.model import merged
 from pellucid.runs.adapters import import_adapter
 from pellucid.runs.folder import RunFolder, existing_folder, refuse_taken
@@ -37,7 +38,7 @@ from pellucid.runs.published import (
     published_tokenizer,
     refuse_too_many,
 )
-from pellucid.runs.using_budget import check_opening
+from pellucid.runs.room import check_opening
 from pellucid.text import SETTINGS, Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
 
 _LLAMA2C = "llama2.c"
@@ -70,7 +71,8 @@ def import_model(
     if is_adapter(source):
         if told is not None:
             raise RunError(f"--tokenizer {told}: adapters have the tokenizer of their base")
-        return import_adapter(source, out, base=base)
+        with forcing(force):
+            return import_adapter(source, out, base=base)
     if base is not None:
         raise RunError(
             f"--base {base}: {source} is no folder of adapters (adapter_config.json), and stands "

@@ -35,6 +35,9 @@ from pellucid.text import Framing
 Pool = Literal["mean", "first", "last", "pooler"]
 POOLS: tuple[Pool, ...] = get_args(Pool)
 
+#: Of so many texts the cosines with all others are held at once.
+_COMPARED_AT_ONCE = 256
+
 Vectors = npt.NDArray[np.float32]
 
 
@@ -89,12 +92,14 @@ def embed(
 
 def neighbours(vectors: Vectors) -> list[Neighbour]:
     """For each of several vectors the nearest other one, by cosine."""
-    cosines = _cosines(vectors, vectors)
-    np.fill_diagonal(cosines, -np.inf)
-    return [
-        Neighbour(text=text, nearest=int(row.argmax()), cosine=float(row.max()))
-        for text, row in enumerate(cosines)
-    ]
+    nearest = list[Neighbour]()
+    for at in range(0, len(vectors), _COMPARED_AT_ONCE):
+        cosines = _cosines(vectors[at : at + _COMPARED_AT_ONCE], vectors)
+        for text, row in enumerate(cosines, start=at):
+            row[text] = -np.inf
+            other = int(row.argmax())
+            nearest.append(Neighbour(text=text, nearest=other, cosine=float(row[other])))
+    return nearest
 
 
 def ranked(vectors: Vectors, like: Vectors) -> list[Neighbour]:

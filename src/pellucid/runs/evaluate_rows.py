@@ -33,9 +33,10 @@ from pellucid.runs.ready import Data
 from pellucid.runs.rewards import find_reward
 from pellucid.runs.rows import encode_rows, read_rows, stored
 from pellucid.runs.tasks import Given, Reward, Task, Written, assemble_task
+from pellucid.runs.using_budget import check_examples, check_windows
 from pellucid.training import HeldOut
 
-#: More held-out text than there is.
+#: More held-out text than there is: the most that a config may say.
 _ALL = 10**15
 
 
@@ -69,6 +70,7 @@ def evaluate_rows(
     reward: str | None = None,
     limit: int | None = None,
     beams: Beams | None = None,
+    force: bool = False,
 ) -> RowsEvaluation:
     """How a run does on rows of the kind it learnt from; without paths, on its held-out examples.
 
@@ -77,6 +79,7 @@ def evaluate_rows(
         reward: what answers are worth, where that is what the run learnt from.
         limit: so many examples at most, taken from all over.
         beams: also let it write, by this search, and compare that with what was to be written.
+        force: read them even if more memory is expected to be needed than is free.
 
     Raises:
         TextError: the rows cannot be read, or none is left.
@@ -88,9 +91,10 @@ def evaluate_rows(
         raise ConfigError(f"--limit must be at least 1, was {limit}")
     rewards = find_reward(run.config.objective, reward)
     with _examples(run, paths, tuple(columns)) as (data, said):
-        task = _task(run, data, rewards)
         assert isinstance(data, StoredExamples)
         side = data.held_out if limit is None else data.held_out.spread(limit)
+        check_examples(run, side, force=force)
+        task = _task(run, data, rewards)
         return _evaluated(run, task, side, said, beams)
 
 
@@ -105,14 +109,17 @@ def task_on(run: Run, paths: Sequence[str]) -> Generator[Task]:
         yield _task(run, data, None)
 
 
-def evaluate_held_out(run: Run, *, reward: str | None = None) -> HeldOut:
+def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = False) -> HeldOut:
     """How a run of any objective does on all that it kept out of training.
+
+    With `force` it is read even if more memory is expected to be needed than is free.
 
     Raises:
         RunError: its data are not there.
     """
     if learns_from_rows(run):
-        return evaluate_rows(run, reward=reward).held_out
+        return evaluate_rows(run, reward=reward, force=force).held_out
+    check_windows(run, force=force)
     whole = replace(run.config, training=replace(run.config.training, evaluate_tokens=_ALL))
     rewards = find_reward(run.config.objective, reward)
     return _task(replace(run, config=whole), _own(run), rewards).evaluate("float32")

@@ -22,7 +22,7 @@ from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
-from pellucid.runs.using_budget import check_reading
+from pellucid.runs.using_budget import check_windows
 from pellucid.text import Counts, Piped, Tally, Tokenizer, encoded, id_type, read_pieces, windows
 from pellucid.training import Precision, autocast, to_device
 
@@ -107,14 +107,7 @@ def evaluate(
         NonFiniteError: its loss is not finite.
     """
     refuse_to_predict(run.model)
-    check_reading(
-        run,
-        sequences=EVALUATED_AT_ONCE,
-        length=run.model.context_length,
-        lower="nothing: read it on a machine with more memory",
-        logits=True,
-        force=force,
-    )
+    check_windows(run, force=force)
     tokenizer = run.tokenizer
     pieces = read_pieces(paths, field, Tally(), Piped())
     counts, starts = Counts(), list[int]()

@@ -18,6 +18,7 @@ from pellucid.generation import finite
 from pellucid.runs.kinds import kind_of
 from pellucid.runs.load import Run
 from pellucid.runs.scoring import Likely
+from pellucid.runs.using_budget import check_reading
 from pellucid.text import Framing
 
 
@@ -39,10 +40,11 @@ class Filling:
 
 
 @torch.inference_mode()
-def fill(run: Run, text: str, *, top: int = 5) -> Filling:
+def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
     """The `top` likeliest tokens at each mask of `text`, each mask by itself.
 
-    The mask is written as the tokenizer names it: [MASK] or <mask>.
+    The mask is written as the tokenizer names it: [MASK] or <mask>. With `force` the text is read
+    even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: `top` is less than 1.
@@ -59,6 +61,8 @@ def fill(run: Run, text: str, *, top: int = 5) -> Filling:
         raise TextError(
             f"the text has no {framing.mask}: write {framing.mask} where a word is missing"
         )
+    lower = "the length of the text"
+    check_reading(run, sequences=1, length=len(ids), lower=lower, logits=True, force=force)
     hidden = run.model.hidden_states(torch.tensor([ids], device=run.model.device))
     logits = finite(run.model.logits(hidden[0, places]), "the logits at the mask")
     shares = torch.softmax(logits.cpu().double(), dim=-1)  # MPS has no float64

@@ -19,7 +19,9 @@ from typing import IO, NamedTuple, cast
 
 from pellucid import children
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.free_memory import forcing
 from pellucid.reader import read_json_table
+from pellucid.runs.budget import check_beginning
 from pellucid.runs.folder import RunFolder, existing_folder
 from pellucid.runs.load import read_config
 from pellucid.runs.rebuild import branch_at
@@ -54,24 +56,33 @@ class KillProof:
 
 
 def verify_kills(
-    path: str | Path, *, kills: int, steps: int = 10, seed: int = 1337, reward: str | None = None
+    path: str | Path,
+    *,
+    kills: int,
+    steps: int = 10,
+    seed: int = 1337,
+    reward: str | None = None,
+    force: bool = False,
 ) -> KillProof:
     """Kill a copy of a run `kills` times at random moments, and compare it with another copy.
 
-    Moments are drawn with `seed`; a copy that is done before its kill is begun anew.
+    Moments are drawn with `seed`; a copy that is done before its kill is begun anew. With `force`
+    it begins even if more memory is expected to be needed than is free.
 
     Raises:
         ConfigError: `kills` is less than 1.
-        RunError: there is no run, or a copy stopped by itself.
+        RunError: there is no run, it does not fit into memory, or a copy stopped by itself.
         CheckpointError: the checkpoint is damaged.
     """
     if kills < 1:
         raise ConfigError(f"--kills must be at least 1, was {kills}")
     folder, _ = existing_folder(Path(path))
+    run = read_config(folder)
+    with forcing(force):
+        check_beginning(run, watched=False)
     start, end = first_and_last(folder, steps)
     with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
         origin, straight = Path(scratch) / "origin", Path(scratch) / "straight"
-        run = read_config(folder)
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
         shutil.copytree(origin, straight)

@@ -18,11 +18,13 @@ from pellucid import config, reader
 from pellucid.checkpoints import load_model_tensors, refuse_non_finite
 from pellucid.config import decode, run_from_table
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError
+from pellucid.free_memory import forcing
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.runs.folder import RunFolder, existing_folder, is_published
 from pellucid.runs.plan import find_device
 from pellucid.runs.published import load_published
+from pellucid.runs.room import check_opening
 from pellucid.text import Tokenizer
 
 
@@ -46,6 +48,7 @@ def load(
     device: str = "cpu",
     weights: Weights = "float32",
     allow_non_finite: bool = False,
+    force: bool = False,
 ) -> Run:
     """The run at `path`, at its latest checkpoint, or at the one that `path` names.
 
@@ -54,15 +57,17 @@ def load(
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
     (batch, time, vocab_size). `weights` says what its matrices are rounded to, see
     `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster. `allow_non_finite` opens a
-    model with broken weights too, to look at what is wrong with it.
+    model with broken weights too, to look at what is wrong with it. With `force` it is opened even
+    if its weights are not expected to fit into memory.
 
     Raises:
         ConfigError: `weights` is none of the three.
-        RunError: there is no run at `path`.
+        RunError: there is no run at `path`, or it does not fit into memory.
         CheckpointError: the checkpoint is damaged or missing.
         NonFiniteError: a weight is NaN or infinite; names the first.
     """
-    run = _load(Path(path), device)
+    with forcing(force):
+        run = _load(Path(path), device)
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
     narrow(run.model, weights)
@@ -76,6 +81,7 @@ def _load(path: Path, device: str) -> Run:
     folder, named = existing_folder(path)
     checkpoint = named or folder.shelf.latest()
     run = read_config(folder)
+    check_opening(run.model, device=find_device(device))
     with torch.device("meta"):
         model = assemble(run.model, seed=0)
         assemble_trained(model, run.trained, seed=0)

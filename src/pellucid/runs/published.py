@@ -10,6 +10,7 @@ as any other would do: there is no text and no plan, so it can be used, and not 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_publis
 from pellucid.errors import TextError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
+from pellucid.runs.room import check_opening
 from pellucid.text import Tokenizer, beginning_with, tokenizer_from
 
 
@@ -29,7 +31,7 @@ def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tok
         CheckpointError: something in it is not handled, missing or damaged; says what.
         TextError: it has no tokenizer, or one with more tokens than the model has.
     """
-    published = open_published(folder)
+    published = open_published(folder, fits=partial(check_opening, device=device))
     tokenizer = published_tokenizer(published, folder)
     return filled(published, device), tokenizer, as_run(published, folder)
 

@@ -16,6 +16,7 @@ from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode
 from pellucid.errors import ConfigError, RunError
+from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.runs.budget import check_beginning
 from pellucid.runs.folder import RunFolder, existing_folder
@@ -71,6 +72,7 @@ def resume(
     """
     folder, named = existing_folder(Path(path))
     with (
+        forcing(force),
         interrupts or Interrupts() as asked,
         folder.locked(),
         shown_to(show, observers) as shown,
@@ -88,7 +90,7 @@ def resume(
         if not allow_drift:
             _refuse([c for c in drift if steps is None or c.key != LENGTH], place)
             same_reward(run.objective, folder, reward)
-        check_beginning(run, watched=bool(watchers), force=force)
+        check_beginning(run, watched=bool(watchers))
         torch.set_num_threads(longer.threads)
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
         progress = Progress() if place.saved is None else restore(job, place.saved)
@@ -102,7 +104,7 @@ def resume(
             write_text(folder.plan, json_text(encode(longer), indent=1))
         with memory_refused(run):
             follow(job, progress, folder, first, shown, asked, watchers)
-    return load(folder.path)
+    return load(folder.path, force=True)  # the estimate of the training had it
 
 
 def _with_length(plan: config.Plan, steps: int | None, done: int) -> config.Plan:

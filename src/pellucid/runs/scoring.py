@@ -23,6 +23,7 @@ from pellucid.generation import finite, window_start
 from pellucid.model import Transformer
 from pellucid.runs.kinds import refuse_to_predict
 from pellucid.runs.load import Run
+from pellucid.runs.using_budget import check_reading
 from pellucid.text import Tokenizer
 
 #: How many places are turned into a distribution over the vocabulary at once, to bound memory.
@@ -160,8 +161,10 @@ def _prediction(
     )
 
 
-def score(run: Run, text: str) -> Score:
+def score(run: Run, text: str, *, force: bool = False) -> Score:
     """Log P of every token of `text` given those before it, the first given begin-of-text.
+
+    With `force` it is read even if more memory is expected to be needed than is free.
 
     Raises:
         TextError: the text is empty, or holds half a character.
@@ -169,6 +172,7 @@ def score(run: Run, text: str) -> Score:
     ids, tokenizer = run.tokenizer.encode_prompt(text, called="text"), run.tokenizer
     if len(ids) == 1:
         raise TextError("the text is empty: there is no token to score; pass some text")
+    _check(run, len(ids), force=force)
     read = predictions(run.model, tokenizer, ids, top=0)
     return Score(
         text=text,
@@ -190,8 +194,10 @@ def score(run: Run, text: str) -> Score:
     )
 
 
-def next_token(run: Run, text: str, *, top: int = 10) -> Prediction:
+def next_token(run: Run, text: str, *, top: int = 10, force: bool = False) -> Prediction:
     """The distribution of the token after `text`, which may be empty: the `top` likeliest.
+
+    `force` as in `score`.
 
     Raises:
         ConfigError: `top` is less than 1.
@@ -200,5 +206,12 @@ def next_token(run: Run, text: str, *, top: int = 10) -> Prediction:
     if top < 1:
         raise ConfigError(f"top must be at least 1, was {top}")
     ids = run.tokenizer.encode_prompt(text, called="text")
+    _check(run, len(ids), force=force)
     (last,) = predictions(run.model, run.tokenizer, ids, top=top, first=len(ids))
     return last
+
+
+def _check(run: Run, n_tokens: int, *, force: bool) -> None:
+    length = min(n_tokens, run.model.context_length)
+    lower = "the length of the text"
+    check_reading(run, sequences=1, length=length, lower=lower, logits=True, force=force)

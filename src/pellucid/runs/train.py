@@ -13,6 +13,7 @@ from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.counting import MemoryEstimate
+from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.runs.budget import check_beginning, check_training
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
@@ -146,9 +147,9 @@ def train_config(
     From its first line on a signal ends it as `Interrupts` says. With `force` it begins even if
     more memory is expected to be needed than is free.
     """
-    with interrupts or Interrupts() as asked:
-        folder = _trained(run, name, out, reward, (observers, watchers, show), asked, force)
-    return load(folder.path)
+    with forcing(force), interrupts or Interrupts() as asked:
+        folder = _trained(run, name, out, reward, (observers, watchers, show), asked)
+    return load(folder.path, force=True)  # the estimate of the training had it
 
 
 def _trained(
@@ -158,12 +159,11 @@ def _trained(
     reward: str | None,
     seen_by: tuple[Sequence[Observer], Sequence[Watcher], bool],
     interrupts: Interrupts,
-    force: bool,
 ) -> RunFolder:
     observers, watchers, show = seen_by
     # what can be refused at once is refused before anything is read
     run.check_objective()
-    process = check_beginning(run, watched=bool(watchers), force=force)
+    process = check_beginning(run, watched=bool(watchers))
     rewards = find_reward(run.objective, reward)
     check_teacher(run)
     if out is not None:
@@ -181,7 +181,7 @@ def _trained(
 
         ready = ready_data(run, say, now)
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
-        fits = partial(check_training, process=process, watched=bool(watchers), force=force)
+        fits = partial(check_training, process=process, watched=bool(watchers))
         with memory_refused(run):
             with preparing(None if out is None else Path(out), name=name) as (folder, work):
                 begin = _prepare(run, work, ready, rewards, say, fits)

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pellucid import config
-from pellucid.counting import looking_memory, reading_memory, weights_memory, writing_memory
+from pellucid.counting import looking_memory, reading_memory, writing_memory
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE
+from pellucid.examples import Examples
 from pellucid.generation import Beams, Sampling
-from pellucid.runs.budget import check_memory
+from pellucid.runs.budget import longest_row
 from pellucid.runs.load import Run
-
-
-def check_opening(model: config.Transformer, *, force: bool = False) -> None:
-    """Of a published model, before anything is built: its weights as float32.
-
-    Raises:
-        RunError: they do not fit.
-    """
-    check_memory(weights_memory(model), "this model needs", force=force)
+from pellucid.runs.room import check_memory
 
 
 def check_writing(run: Run, texts: Sequence[str], how: Sampling | Beams, *, force: bool) -> None:
@@ -54,6 +47,38 @@ def check_reading(
         run.config.model, sequences=sequences, length=length, logits=logits, lower=lower
     )
     check_memory(estimate, "reading this needs", device=run.model.device, force=force)
+
+
+def check_windows(run: Run, *, force: bool) -> None:
+    """What reading a text of any length takes, so many windows at once.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    check_reading(
+        run,
+        sequences=EVALUATED_AT_ONCE,
+        length=run.model.context_length,
+        lower="nothing: read it on a machine with more memory",
+        logits=True,
+        force=force,
+    )
+
+
+def check_examples(run: Run, examples: Examples, *, force: bool) -> None:
+    """What judging a run on rows takes, as many at once as in training.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    check_reading(
+        run,
+        sequences=min(run.config.training.batch_size, len(examples)),
+        length=min(longest_row(examples), run.model.context_length),
+        lower="the length of the rows",
+        logits=True,
+        force=force,
+    )
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:

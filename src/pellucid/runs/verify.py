@@ -14,8 +14,10 @@ from pathlib import Path
 
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
+from pellucid.free_memory import forcing
+from pellucid.runs.budget import check_beginning
 from pellucid.runs.folder import RunFolder, existing_folder
-from pellucid.runs.load import read_plan
+from pellucid.runs.load import read_config, read_plan
 from pellucid.runs.rebuild import copy_run
 from pellucid.runs.records import read_events
 from pellucid.runs.resume import resume
@@ -38,17 +40,22 @@ class ResumeProof:
         return self.losses_equal and self.weights_equal
 
 
-def verify_resume(path: str | Path, *, steps: int = 10, reward: str | None = None) -> ResumeProof:
+def verify_resume(
+    path: str | Path, *, steps: int = 10, reward: str | None = None, force: bool = False
+) -> ResumeProof:
     """Train on from a checkpoint twice, once straight and once with a stop half-way.
 
     The start is the newest checkpoint with `steps` updates after it, or the run's very start. Each
-    part runs in a process of its own. A run with a `reward` has to be told it again.
+    part runs in a process of its own. A run with a `reward` has to be told it again. With `force`
+    it begins even if more memory is expected to be needed than is free.
 
     Raises:
-        RunError: there is no run, or a part failed.
+        RunError: there is no run, it does not fit into memory, or a part failed.
         CheckpointError: the checkpoint is damaged.
     """
     folder, _ = existing_folder(Path(path))
+    with forcing(force):
+        check_beginning(read_config(folder), watched=False)
     start, end = first_and_last(folder, steps)
     middle = (start + end) // 2
     with tempfile.TemporaryDirectory(prefix="pellucid-verify-") as scratch:
@@ -95,7 +102,14 @@ def resume_until(
             interrupts.asked = True
 
     try:
-        resume(path, reward=reward, observers=[*observers, stop], show=False, interrupts=interrupts)
+        resume(
+            path,
+            reward=reward,
+            observers=[*observers, stop],
+            show=False,
+            interrupts=interrupts,
+            force=True,  # whoever asked for the proof was asked
+        )
     except Interrupted:
         return
 

@@ -5,39 +5,44 @@ Comes in: seconds, and what they were spent on. Goes out: seconds. It does not k
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from statistics import median
 from typing import Literal
 
 #: What time goes into: rows that are learnt from, evaluations, checkpoints.
 Work = Literal["rows", "evaluations", "checkpoints"]
 
-#: How much of what was known is kept when more is: a machine may become slower, or faster.
-_KEPT = 0.9
-
-
-@dataclass(slots=True)
-class _Spent:
-    seconds: float = 0.0
-    amount: float = 0.0
+#: The median of so many of the latest paces counts: a machine may become slower, or faster, and
+#: what disturbs a few of them is no pace.
+_LATEST = 9
 
 
 class Forecast:
-    """Adds up what each kind of work took; the latest counts most."""
+    """Keeps the pace of each kind of work; the first of a kind is cold, and counts till the next.
+
+    The first time something is done, memory is fetched, code is loaded and caches are empty.
+    """
 
     def __init__(self) -> None:
-        self._spent = defaultdict[Work, _Spent](_Spent)
+        self._cold: dict[Work, float] = {}
+        self._paces = defaultdict[Work, deque[float]](lambda: deque(maxlen=_LATEST))
+
+    def knows(self, work: Work) -> bool:
+        """Whether any such work was done."""
+        return work in self._cold
 
     def add(self, work: Work, seconds: float, amount: float = 1.0) -> None:
         """So much work took so many seconds."""
-        spent = self._spent[work]
-        spent.seconds = _KEPT * spent.seconds + seconds
-        spent.amount = _KEPT * spent.amount + amount
+        pace = seconds / amount
+        if self.knows(work):
+            self._paces[work].append(pace)
+        else:
+            self._cold[work] = pace
 
     def seconds(self, work: Work, amount: float) -> float:
         """How long so much more of it will take; 0 of work that was never done."""
-        spent = self._spent[work]
-        return amount * spent.seconds / spent.amount if spent.amount else 0.0
+        paces = self._paces[work]
+        return amount * (median(paces) if paces else self._cold.get(work, 0.0))
 
 
 def still_to_come(step: int, total: int, every: int) -> int:

@@ -29,7 +29,7 @@ from pellucid.training.forecast import Forecast, Work, still_to_come
 from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
-from pellucid.training.non_finite import Culprit, find_culprit
+from pellucid.training.non_finite import find_culprit, refusal
 from pellucid.training.randomness import generator_states, seed_step
 from pellucid.training.step import accumulate, update
 
@@ -62,6 +62,7 @@ class _Loop:
         self.device = torch.device(job.plan.device)
         self.meter = Meter(job.settings.log_every, self.device)
         self.forecast = Forecast()
+        self.timed_rows = job.rows_before(progress.step)
         self.blocked = torch.zeros((), device=self.device)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
@@ -130,15 +131,24 @@ class _Loop:
         self.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised
+        if not self.forecast.knows("rows"):  # the first update by itself: it is cold
+            self.time_rows()
+
+    def time_rows(self) -> None:
+        """Tell the forecast what the rows took that were learnt from since it was last told."""
+        before = self.job.rows_before(self.progress.step)
+        seconds, rows = self.meter.lap(), before - self.timed_rows
+        if rows:
+            self.forecast.add("rows", seconds, rows)
+        self.timed_rows = before
 
     def report(self) -> None:
         """Read the device's numbers since the last report; stop if one was not finite."""
         if not self.meter.filled:
             return
         job, progress = self.job, self.progress
-        rows, speed, seconds = self.meter.read()
-        before = job.rows_before(progress.step)
-        self.forecast.add("rows", seconds, before - job.rows_before(progress.step - len(rows)))
+        self.time_rows()
+        rows, speed = self.meter.read()
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
@@ -256,7 +266,7 @@ class _Loop:
                 step=step, what=culprit.what, where=culprit.where, aside=str(aside)
             )
         )
-        raise NonFiniteError(_said(step, culprit, aside))
+        raise NonFiniteError(refusal(step, culprit, aside))
 
     def repeat(self, step: int) -> Tensor:
         """Forward and backward of an update once more; its gradients stay on the parameters."""
@@ -297,12 +307,3 @@ class _Loop:
             yield
         self.forecast.add(work, time.perf_counter() - started)
         self.meter.go_on()
-
-
-def _said(step: int, culprit: Culprit, aside: Path) -> str:
-    return (
-        f"update {step + 1} met a value that is not finite: {culprit.what} of {culprit.where}. The "
-        f"update was skipped and the run stopped; weights, optimiser and batch were set aside in "
-        f"{aside}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
-        "--set training.precision=float32 are what usually helps"
-    )

@@ -26,6 +26,7 @@ class Meter:
         self._filled = 0
         self._tokens = 0
         self._seconds = 0.0
+        self._lapped = 0.0
         self._since = time.perf_counter()
 
     def add(self, numbers: StepNumbers, n_tokens: int) -> None:
@@ -38,8 +39,16 @@ class Meter:
         self._filled += 1
         self._tokens += n_tokens
 
-    def read(self) -> tuple[list[dict[str, float]], float, float]:
-        """Each update's gate, gradient norm and parts; tokens per second; seconds. Empties it."""
+    def lap(self) -> float:
+        """The seconds since the last lap or reading, once the device is done with its updates."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        seconds = self._seconds + time.perf_counter() - self._since
+        lap, self._lapped = seconds - self._lapped, seconds
+        return lap
+
+    def read(self) -> tuple[list[dict[str, float]], float]:
+        """Each update's gate, gradient norm and parts; tokens per second. Empties it."""
         rows = [
             dict(zip(self._names, row, strict=True))
             for row in _to_list(self._buffer[: self._filled])
@@ -47,9 +56,9 @@ class Meter:
         self.pause()
         seconds = self._seconds
         speed = self._tokens / seconds if seconds else 0.0
-        self._filled, self._tokens, self._seconds = 0, 0, 0.0
+        self._filled, self._tokens, self._seconds, self._lapped = 0, 0, 0.0, 0.0
         self.go_on()
-        return rows, speed, seconds
+        return rows, speed
 
     @property
     def filled(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,3 +67,13 @@ def _watch(name: str, found: list[str]) -> Callable[[nn.Module, Any, Any], None]
 
 def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
+
+
+def refusal(step: int, culprit: Culprit, aside: Path) -> str:
+    """What is said when a run stops on a value that is not finite."""
+    return (
+        f"update {step + 1} met a value that is not finite: {culprit.what} of {culprit.where}. The "
+        f"update was skipped and the run stopped; weights, optimiser and batch were set aside in "
+        f"{aside}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
+        "--set training.precision=float32 are what usually helps"
+    )
