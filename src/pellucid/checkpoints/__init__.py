@@ -3,6 +3,7 @@
 from pellucid.checkpoints.atomic import write_bytes, write_folder, write_text
 from pellucid.checkpoints.files import (
     FILES,
+    STATE,
     Checkpoint,
     load,
     load_model_tensors,
@@ -13,17 +14,21 @@ from pellucid.checkpoints.files import (
     verify,
 )
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
+from pellucid.checkpoints.reached import Reached, reached
 from pellucid.checkpoints.retention import Shelf
 
 __all__ = [
     "FILES",
+    "STATE",
     "Checkpoint",
+    "Reached",
     "Shelf",
     "first_non_finite",
     "load",
     "load_model_tensors",
     "load_optimiser",
     "load_state",
+    "reached",
     "refuse_non_finite",
     "save",
     "save_tensors",

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from pellucid import reader
 from pellucid.checkpoints.atomic import write_folder
+from pellucid.checkpoints.reached import reached
 from pellucid.checkpoints.room import refuse_full_disk
 from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
@@ -87,14 +88,12 @@ def verify(folder: Path) -> None:
     """
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != FORMAT:
+        saver = reader.short(manifest.get("pellucid", "of its time")).strip("'")
         raise CheckpointError(
-            f"{folder} has checkpoint format {manifest.get('format')!r}; pellucid {__version__} "
-            f"reads format {FORMAT}: use pellucid {manifest.get('pellucid', 'of its time')} for it"
+            f"{folder} has checkpoint format {reader.short(manifest.get('format'))}; pellucid "
+            f"{__version__} reads format {FORMAT}: use pellucid {saver} for it"
         )
-    sums: object = manifest.get("sha256")
-    if not isinstance(sums, dict) or not {MODEL, OPTIMISER, RANDOM, STATE} <= sums.keys():
-        raise CheckpointError(f"{folder / MANIFEST} is damaged: it has no checksums")
-    for name, expected in cast("dict[str, str]", sums).items():
+    for name, expected in _sums(manifest, folder / MANIFEST).items():
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
@@ -144,7 +143,7 @@ def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
         CheckpointError: as `verify`.
     """
     verify(folder)
-    step = int(_read_json(folder / STATE)["progress"]["step"])
+    step = reached(_read_json(folder / STATE), folder / STATE).step
     return _load_tensors(folder / OPTIMISER), step
 
 
@@ -161,6 +160,27 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def _sums(manifest: Mapping[str, Any], file: Path) -> dict[str, str]:
+    """The checksum of each file of a checkpoint, as its manifest lists them.
+
+    Raises:
+        CheckpointError: one is missing or no text, or a file is listed that no checkpoint has.
+    """
+    sums = cast("object", manifest.get("sha256"))
+    listed = cast("dict[str, object]", sums if isinstance(sums, dict) else {})
+    if listed.keys() != set(FILES) - {MANIFEST}:
+        raise CheckpointError(
+            f"{file} is damaged: it has no checksums of {MODEL}, {OPTIMISER}, {RANDOM} and {STATE} "
+            f"in sha256, which is {reader.short(manifest.get('sha256'))}"
+        )
+    for name, checksum in listed.items():
+        if not isinstance(checksum, str):
+            raise CheckpointError(
+                f"{file} is damaged: sha256.{name} must be a text, was {reader.short(checksum)}"
+            )
+    return cast("dict[str, str]", listed)
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     if not file.exists():
         raise CheckpointError(f"{file} does not exist: {file.parent} is not a whole checkpoint")
@@ -174,11 +194,11 @@ def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:
     """
     try:
         manifest = _read_json(folder / MANIFEST)
-        listed = cast("dict[str, str]", manifest["sha256"])
-        owner = manifest.get("run", run_id), manifest.get("name", folder.name)
-    except (CheckpointError, LookupError, TypeError, AttributeError):
+        listed = _sums(manifest, folder / MANIFEST)
+    except CheckpointError:
         return None
-    if folder.is_symlink() or owner != (run_id, folder.name) or not set(listed) <= set(FILES):
+    owner = manifest.get("run", run_id), manifest.get("name", folder.name)
+    if folder.is_symlink() or owner != (run_id, folder.name):
         return None
     return (*listed, MANIFEST)
 

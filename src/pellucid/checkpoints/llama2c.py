@@ -28,6 +28,7 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.reader import open_file
 from pellucid.typed import from_numpy
 
 _HEADER = struct.Struct("<7i")
@@ -110,7 +111,7 @@ def read_llama2c(
         CheckpointError: it is of a later version, cut off, or something else.
     """
     try:
-        with file.open("rb") as stream:
+        with open_file(file, refusal=CheckpointError) as stream:
             start = stream.read(_HEADER.size)
         size = file.stat().st_size
     except OSError as error:

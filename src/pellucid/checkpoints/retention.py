@@ -20,9 +20,12 @@ from pellucid import disk
 from pellucid.checkpoints.atomic import write_text
 from pellucid.checkpoints.files import FILES, MANIFEST, Checkpoint, own_files, save, verify
 from pellucid.errors import CheckpointError
+from pellucid.reader import read_bytes, read_text
 
 _log = logging.getLogger(__name__)
 
+#: Bytes of `latest`, `best` and `run-id`: a name each.
+_MARK = 2**12
 _STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
@@ -147,7 +150,7 @@ class Shelf:
         file = self.folder / "run-id"
         if not file.is_file():
             write_text(file, secrets.token_hex(8) + "\n")
-        return file.read_text(encoding="utf-8").strip()
+        return read_text(file, limit=_MARK, refusal=CheckpointError).strip()
 
     def _tidy(self, keep: int) -> None:
         run_id = self._run_id()
@@ -168,7 +171,7 @@ def _step_of(path: Path) -> int:
 
 def _read_mark(file: Path) -> str | None:
     """The name in `latest` or `best`; None where there is no such file, or a crash emptied it."""
-    try:
-        return file.read_bytes().decode("utf-8", "replace").strip().strip("\0") or None
-    except OSError:
+    if not file.exists():
         return None
+    content = read_bytes(file, limit=_MARK, refusal=CheckpointError)
+    return content.decode("utf-8", "replace").strip().strip("\0") or None

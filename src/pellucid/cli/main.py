@@ -59,6 +59,7 @@ from pellucid.errors import (
     signal_of,
 )
 from pellucid.free_memory import forcing
+from pellucid.reader import is_panic
 from pellucid.signals import ENDING, handled, name_of
 from pellucid.version import __version__
 
@@ -159,6 +160,10 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
         return _say(_of_the_disk(error), as_json=arguments.json)
     except MemoryError:
         return _say(_OUT_OF_MEMORY, as_json=arguments.json)
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        return _say(_of_the_tokenizer(error), as_json=arguments.json)
     return ExitCode.DONE if code is None else code
 
 
@@ -191,6 +196,14 @@ def _of_the_disk(error: OSError) -> PellucidError:
     return PellucidError(
         f"{where} cannot be read or written: {error.strerror or error}; make room or look at its "
         "permissions, and try again: earlier checkpoints are whole"
+    )
+
+
+def _of_the_tokenizer(panic: BaseException) -> PellucidError:
+    return PellucidError(
+        f"the library of the tokenizer failed on this text ({str(panic)[:200]}): its "
+        "tokenizer.json is damaged, or the text holds what it was not made for; train or fetch the "
+        "tokenizer again"
     )
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pellucid.errors import TextError
-from pellucid.reader import is_pipe
+from pellucid.reader import is_pipe, open_file
 from pellucid.text.files import tables_in
 from pellucid.text.rows import listed, short
 from pellucid.text.streams import COMPRESSED, PIPED, Piped, inner_name, opened
@@ -158,7 +158,7 @@ def _inside(file: Path) -> Generator[tuple[str, BinaryIO]]:
             yield inner, stream
         return
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_file(file, refusal=TextError) as whole, zipfile.ZipFile(whole) as archive:
             member = _member(file, archive)
             with archive.open(member) as stream:
                 yield member, cast("BinaryIO", stream)

@@ -89,7 +89,7 @@ def _run_id(file: Path, *, resumed: bool) -> str:
     if resumed and file.is_file():
         return read_text(file).strip()
     run_id = secrets.token_hex(8)
-    if file.is_file() and not _RUN_ID.fullmatch(file.read_text(encoding="utf-8", errors="replace")):
+    if file.is_file() and not _RUN_ID.fullmatch(read_text(file)):
         raise RunError(f"{file} is there already, and holds no run id of ours: move it away")
     write_text(file, run_id + "\n")
     return run_id

@@ -14,6 +14,7 @@ from pellucid.reader.opening import (
     open_file,
     read_bytes,
     read_text,
+    refuse_open_device,
 )
 from pellucid.reader.short import short
 from pellucid.reader.tables import csv_rows
@@ -57,5 +58,6 @@ __all__ = [
     "read_text",
     "read_tokenizer",
     "read_toml",
+    "refuse_open_device",
     "short",
 ]

@@ -14,7 +14,7 @@ import os
 import select
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from pellucid.errors import PellucidError
 
@@ -105,6 +105,22 @@ def decode_text(content: bytes, name: str, *, refusal: Refusal = PellucidError) 
             f"{name} is not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start:,} "
             "cannot be decoded; save it as UTF-8"
         ) from None
+
+
+def refuse_open_device(stream: IO[Any], name: str, *, refusal: Refusal = PellucidError) -> None:
+    """Refuse a stream, open already, on a device: but a terminal and the null device have an end.
+
+    Raises:
+        PellucidError: it is `/dev/zero`, say.
+    """
+    try:
+        mode = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # it has no file
+        return
+    null = os.stat(os.devnull)
+    if stat.S_ISCHR(mode.st_mode) and (stream.isatty() or os.path.samestat(mode, null)):
+        return
+    _refuse_kind(name, mode.st_mode, refusal)
 
 
 def is_pipe(file: str | Path) -> bool:

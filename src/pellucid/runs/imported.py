@@ -15,6 +15,8 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, refuse_non_finite, write_text
 from pellucid.config import run_to_toml
+from pellucid.errors import CheckpointError
+from pellucid.reader import read_bytes
 from pellucid.runs.folder import preparing
 from pellucid.runs.kinds import Kind
 from pellucid.text import Tokenizer
@@ -58,7 +60,7 @@ def write_run(
     with preparing(out) as (_, work):
         words.save(work.tokenizer)
         if template is not None and template.exists():
-            work.template.write_bytes(template.read_bytes())
+            work.template.write_bytes(read_bytes(template, refusal=CheckpointError))
         checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
         work.shelf.save(0, checkpoint, best=False, keep=1)
         # last: a folder with a config is a run

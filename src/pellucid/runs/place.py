@@ -7,13 +7,14 @@ Nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, Shelf
+from pellucid.checkpoints import STATE, Checkpoint, Reached, Shelf, reached
 from pellucid.checkpoints import load as load_checkpoint
+from pellucid.errors import CheckpointError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.records import read_events
 from pellucid.runs.seal import LENGTH, Change, changes_since, is_sealed, sealed_at_start
@@ -31,6 +32,7 @@ class Place:
 
     path: Path | None
     saved: Checkpoint | None
+    reached: Reached | None
     events: Sequence[Event]
     notices: tuple[str, ...] = ()
 
@@ -42,7 +44,7 @@ class Place:
     @property
     def step(self) -> int:
         """How many updates are done."""
-        return 0 if self.saved is None else int(self.saved.state["progress"]["step"])
+        return 0 if self.reached is None else self.reached.step
 
     @property
     def sealed(self) -> Mapping[str, Any] | None:
@@ -76,7 +78,8 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
     path = named
     if path is None and folder.shelf.steps():
         path, left_out = folder.shelf.newest_whole()
-    place = Place(path, None if path is None else load_checkpoint(path), events)
+    saved = None if path is None else load_checkpoint(path)
+    place = Place(path, saved, _reached(path, saved), events)
     notices = [
         f"{bad.name} is left out ({problem}): the run goes on from {place.name}, and "
         f"{_steps_of(bad) - place.step:,} steps are done again"
@@ -84,7 +87,24 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
     ]
     if place.sealed is None:
         notices.append(_UNSEALED)
-    return Place(place.path, place.saved, events, tuple(notices))
+    return replace(place, notices=tuple(notices))
+
+
+def _reached(path: Path | None, saved: Checkpoint | None) -> Reached | None:
+    """How far the run was.
+
+    Raises:
+        CheckpointError: the state does not say, or something else than its folder's name.
+    """
+    if path is None or saved is None:
+        return None
+    progress = reached(saved.state, path / STATE)
+    if path.name != f"step-{progress.step}":
+        raise CheckpointError(
+            f"{path / STATE} is damaged: progress.step is {progress.step:,}, expected that of its "
+            f"folder, {path.name}; resume from another checkpoint, named by its folder"
+        )
+    return progress
 
 
 def open_changes(

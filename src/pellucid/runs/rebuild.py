@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, verify, write_text
+from pellucid.checkpoints import STATE, Checkpoint, reached, verify, write_text
 from pellucid.config import encode, run_to_toml
-from pellucid.errors import ConfigError
+from pellucid.errors import CheckpointError, ConfigError, PellucidError
 from pellucid.json_text import json_text
+from pellucid.reader import as_table
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
@@ -59,15 +60,33 @@ def rebuild(
 
 
 def restore(job: Job, checkpoint: Checkpoint) -> Progress:
-    """Put a checkpoint's state into a job; where it goes on from."""
+    """Put a checkpoint's state into a job; where it goes on from.
+
+    Raises:
+        CheckpointError: it does not fit the job, or cannot be.
+    """
+    numbers: dict[str, Any] = asdict(reached(checkpoint.state, Path(STATE)))
+    numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
+    progress = Progress(**numbers)
     fill(job.model, checkpoint.model, job.model.device)
     job.optimiser.load_state_tensors(checkpoint.optimiser)
-    saved: dict[str, Any] = checkpoint.state["progress"]
-    numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in saved.items()}
-    progress = Progress(**numbers)
     seed_step(job.seed, progress.step)  # what a checkpoint does not have is as at any other step
-    restore_generators(checkpoint.random, checkpoint.state.get("generators", {}))
+    try:
+        states = as_table(checkpoint.state.get("generators", {}), f"generators in {STATE}")
+        restore_generators(checkpoint.random, states)
+    except _NO_STATE as error:
+        raise CheckpointError(
+            f"the checkpoint's random generators cannot be restored ({error}): generators in "
+            f"{STATE}, or random.safetensors, is damaged; resume from another checkpoint, named by "
+            "its folder"
+        ) from None
     return progress
+
+
+#: What torch's, Python's and NumPy's generators raise on a state that is none.
+_NO_STATE = (
+    PellucidError, TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError
+)  # fmt: skip
 
 
 def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from pellucid.checkpoints import write_text
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
-from pellucid.reader import LARGE, decode_text, parse_json, read_bytes
+from pellucid.reader import LARGE, decode_text, open_file, parse_json, read_bytes
 from pellucid.runs.folder import RunFolder
 from pellucid.training import (
     CheckpointSaved,
@@ -120,19 +120,23 @@ def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
     """
     if not folder.metrics.is_file():
         raise RunError(f"{folder.path} has recorded nothing yet: {folder.metrics} does not exist")
-    with folder.metrics.open(encoding="utf-8") as stream:
-        line = ""
+    with open_file(folder.metrics, refusal=RunError) as stream:
+        line = b""
         while True:
-            line += stream.readline()
-            if line.endswith("\n"):
+            line += stream.readline(LARGE)
+            if line.endswith(b"\n"):
                 yield _event(folder.metrics, line)
-                line = ""
+                line = b""
+            elif len(line) > LARGE:
+                raise RunError(
+                    f"{folder.metrics} has a line of more than {LARGE:,} bytes: it is no log"
+                )
             elif folder.is_held():
                 time.sleep(poll_seconds)
             else:
                 # it may have written its last lines between our reading and our asking
-                rest = (line + stream.read()).split("\n")[:-1]
-                yield from (_event(folder.metrics, last) for last in rest)
+                lines = (line + stream.read(LARGE)).split(b"\n")[:-1]
+                yield from (_event(folder.metrics, last) for last in lines)
                 return
 
 
@@ -201,8 +205,8 @@ def _is_record(line: bytes) -> bool:
     return True
 
 
-def _event(file: Path, line: str) -> Event:
-    return _readable(file, from_record, parse_json(line, str(file), refusal=RunError))
+def _event(file: Path, line: bytes) -> Event:
+    return _readable(file, lambda raw: from_record(_record_of(raw)), line)
 
 
 def _readable(file: Path, read: Callable[[Any], Any], raw: Any) -> Any:

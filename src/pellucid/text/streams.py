@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pellucid.errors import TextError
-from pellucid.reader import open_file
+from pellucid.reader import open_file, refuse_open_device
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -31,6 +31,8 @@ PIPED = "standard input"
 #: The endings of compressed files.
 COMPRESSED = (".gz", ".zst")
 
+#: Bytes of a disk that a pipe without an end does not get.
+_LEFT_FREE = 2**28
 #: Compressed bytes taken at a time: few, because a thousand times as many may come out.
 _TAKEN = 2**14
 
@@ -94,17 +96,26 @@ class Piped:
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:  # a process may have been started without
         raise TextError("there is no standard input to read: name a file instead of -")
+    refuse_open_device(sys.stdin.buffer, PIPED, refusal=TextError)
     return sys.stdin.buffer
 
 
 def _kept(stream: BinaryIO, name: str) -> BinaryIO:
+    folder = tempfile.gettempdir()
     try:
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  closed with its owner
-        shutil.copyfileobj(stream, file, 2**20)
+        while block := stream.read(2**20):
+            if shutil.disk_usage(folder).free < _LEFT_FREE:
+                file.close()
+                raise TextError(
+                    f"{name} does not end before {folder} is full, where it is kept: set TMPDIR to "
+                    "a folder with room, or name a file instead of -"
+                )
+            file.write(block)
         file.flush()
     except OSError as error:
         raise TextError(
-            f"{name} cannot be kept in {tempfile.gettempdir()} ({error.strerror}): set "
+            f"{name} cannot be kept in {folder} ({error.strerror}): set "
             "TMPDIR to a folder with room, or name a file instead of -"
         ) from None
     return file

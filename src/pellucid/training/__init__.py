@@ -1,5 +1,6 @@
 """The loop: built parts in, a trained state and events out. It does not know who listens."""
 
+from pellucid.training.event_records import from_record, to_record
 from pellucid.training.events import (
     CheckpointSaved,
     Drifted,
@@ -18,8 +19,6 @@ from pellucid.training.events import (
     StepFinished,
     StoppedNonFinite,
     Vitals,
-    from_record,
-    to_record,
 )
 from pellucid.training.growth import mean_rows
 from pellucid.training.guard import Guard, error_line, guarded

@@ -1,15 +1,12 @@
-"""What happens in a run, as frozen values; and their form in `metrics.jsonl`.
+"""What happens in a run, as frozen values.
 
-Comes in: facts. Goes out: events, records, and events again. They do not know who listens.
+Comes in: facts. Goes out: events. They do not know who listens, nor how they are recorded.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast, get_args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,57 +230,3 @@ Event = (
     | StoppedNonFinite
 )
 Observer = Callable[[Event], None]
-
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
-
-
-def to_record(event: Event) -> dict[str, Any]:
-    """The event as JSON can hold it; a float that is not finite is {"float": "nan"}."""
-    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    return {"event": type(event).__name__} | {key: _plain(value) for key, value in fields.items()}
-
-
-def from_record(record: dict[str, Any]) -> Event:
-    """The event that `to_record` made a record of.
-
-    Raises:
-        ValueError: the record is of no known event.
-    """
-    fields = {key: _back(value) for key, value in _as_now(record).items() if key != "event"}
-    try:
-        return _KINDS[record["event"]](**fields)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not an event of this version of pellucid: {error}") from None
-
-
-def _as_now(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as it is written today: once, log Z and bits per byte were fields of their own."""
-    match record:
-        case {"event": "Logged", "log_z": values, **rest}:
-            return rest | {"event": "Logged", "parts": [["log_z", values]]}
-        case {"event": "Evaluated", "bits_per_byte": value, "tokens": over, **rest}:
-            measures = [["bits_per_byte", value]]
-            return rest | {
-                "event": "Evaluated",
-                "over": over,
-                "unit": "tokens",
-                "measures": measures,
-            }
-        case _:
-            return record
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[object, ...]", value)]
-    return value
-
-
-def _back(value: object) -> object:
-    if isinstance(value, dict):
-        return float(cast("dict[str, str]", value)["float"])
-    if isinstance(value, list):
-        return tuple(_back(item) for item in cast("list[object]", value))
-    return value

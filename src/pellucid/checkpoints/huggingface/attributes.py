@@ -115,6 +115,10 @@ ANYWHERE: Rules = {
 }  # fmt: skip
 
 
+#: Whole numbers that arrays can hold; this one is their end.
+_WIDEST = 2**63
+
+
 def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
     """The attributes that a family reads, defaults filled in.
 
@@ -155,6 +159,10 @@ def _read(table: Table, name: str, rule: Read, family: str) -> Any:
     value = table[name]
     if value is None and (rule.or_none or rule.default is None):
         return None
+    if type(value) is int and not -_WIDEST <= value < _WIDEST:
+        raise CheckpointError(
+            f"config.json: {name} must be a number of at most 64 bits, was {short(value)}"
+        )
     if rule.kind is float and type(value) is int:
         return float(value)
     if type(value) is not rule.kind:

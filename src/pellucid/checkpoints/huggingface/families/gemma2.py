@@ -25,6 +25,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
 )
 from pellucid.checkpoints.huggingface.family import Family, Found, lone_decoder, multi_head
 from pellucid.checkpoints.huggingface.names import norm
+from pellucid.config.checks import positive
 
 _ACT = "hidden_activation"
 _OURS, _THEIRS = "decoder.blocks.{n}", "model.layers.{n}"
@@ -49,6 +50,7 @@ def _read(attributes: Table, found: Found) -> config.Transformer:
     bias: bool = attributes["attention_bias"]
     plain = read_attention(attributes, qkv_bias=bias, out_bias=bias)
     scalar: float = attributes["query_pre_attn_scalar"]
+    positive("query_pre_attn_scalar", scalar)
     attention = replace(
         plain,
         scale=None if scalar == plain.d_head else scalar**-0.5,

@@ -1,0 +1,81 @@
+"""No other room opens a file from outside: what it opens by itself is listed here with a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pellucid
+
+SOURCE = Path(pellucid.__file__).parent
+#: Calls that read a file; those of these names that `pellucid.reader` gives are plain names.
+READING = {"open", "read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile", "GzipFile"}
+MODULES = {"np", "numpy", "zipfile", "gzip", "tokenize", "os"}
+OWN = "a file that pellucid itself wrote, in a format that is read in place"
+HASH = "only hashed, block by block"
+PACKAGE = "a file of this package or of Python itself"
+WRITES = "opened to be written or put on disk"
+ALLOWED = {
+    "free_memory.py": "the kernel's own figures",
+    "text/writing.py": OWN,
+    "text/shards.py": OWN,
+    "text/checksums.py": HASH,
+    "text/standard_library.py": PACKAGE,
+    "text/streams.py": "what the reader opened, decompressed",
+    "examples/rows.py": "an archive: the library reads its members where they lie",
+    "examples/store.py": OWN,
+    "web/assets.py": PACKAGE,
+    "vitals/rules.py": PACKAGE,
+    "vitals/logs.py": WRITES,
+    "diagnosis/prescriptions.py": PACKAGE,
+    "diagnosis/finding.py": PACKAGE,
+    "native/compile.py": PACKAGE,
+    "checkpoints/files.py": HASH,
+    "checkpoints/llama2c.py": "the weights, mapped, once the reader has opened the header",
+    "disk/owned.py": "a mark that pellucid wrote; its room lies below the reader's",
+    "disk/outputs.py": "looks whether an output is ours; its room lies below the reader's",
+    "disk/moving.py": WRITES,
+    "datasets/download.py": "hashed and appended to, block by block",
+    "datasets/server.py": "no file: an answer of a server, bounded there",
+    "runs/evaluation.py": OWN,
+    "runs/records.py": WRITES,
+    "runs/verify.py": HASH,
+}
+
+
+def openings(file: Path) -> Iterator[str]:
+    """The calls in a source file that may open a file to read it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        match node.func:
+            case ast.Name("open"):
+                yield "open"
+            case ast.Attribute(ast.Name("reader"), _):
+                pass
+            case ast.Attribute(_, "read_text" | "read_bytes" | "open" as name):
+                yield name
+            case ast.Attribute(ast.Name(module), name) if module in MODULES and name in READING:
+                yield f"{module}.{name}"
+            case _:
+                pass
+
+
+def test_no_other_room_opens_a_file_from_outside() -> None:
+    by_file = {
+        path.relative_to(SOURCE).as_posix(): sorted(set(openings(path)))
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] != "reader"
+    }
+    opening = {name: calls for name, calls in by_file.items() if calls}
+    assert {name: calls for name, calls in opening.items() if name not in ALLOWED} == {}
+    assert ALLOWED.keys() <= opening.keys(), "a reason for a file that opens nothing"
+
+
+def test_an_opening_is_seen_however_it_is_spelled(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "open(f)\nf.open()\nPath(f).read_text()\nnp.load(f)\nreader.read_text(f)\nread_text(f)\n"
+    )
+    assert sorted(openings(file)) == ["np.load", "open", "open", "read_text"]

@@ -1,0 +1,60 @@
+"""A record whose fields are not of the types that its event declares is refused by field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.errors import RunError
+from pellucid.runs import RunFolder, attach, read_events
+from pellucid.training import Finished, from_record
+
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"event": "Explosion", "step": 1}, "not an event of this version of pellucid: 'Explosion'"),
+    ({"event": ["Finished"], "step": 1}, "not an event"),
+    ({"event": "Finished", "step": 1}, "seconds"),
+    ({"event": "Finished", "step": -1, "seconds": 1.0}, "expected a step of at least 0"),
+    ({"event": "Finished", "step": True, "seconds": 1.0}, "step: expected int, was True"),
+    ({"event": "Finished", "step": 10**30, "seconds": 1.0}, "step: expected int"),
+    ({"event": "Finished", "step": 1, "seconds": "1"}, "seconds: expected a number, was '1'"),
+    ({"event": "Finished", "step": 1, "seconds": {"float": "x"}}, "seconds: expected a number"),
+    ({"event": "Finished", "step": 1, "seconds": 1.0, "more": 2}, "Finished has no 'more'"),
+    ({"event": "Noticed", "step": 1, "text": ["a"]}, "text: expected str"),
+    ({"event": "Drifted", "step": 1, "changes": [["a", "b"]]}, "changes: expected 3 values"),
+    ({"event": "Drifted", "step": 1, "changes": "abc"}, "changes: expected a list"),
+]
+
+
+@pytest.mark.parametrize(("record", "problem"), ODD, ids=[problem for _, problem in ODD])
+def test_a_record_that_is_no_event_is_refused_by_field(
+    record: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        from_record(record)
+
+
+LINES = (
+    b"[]",
+    b"5",
+    b"{}",
+    b"\xff",
+    b'{"event": 1, "step": 1}',
+    b'{"event": "Finished", "step": 1}',
+)
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_a_line_that_is_no_event_is_refused_by_resume_and_attach_alike(
+    line: bytes, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    whole = b'{"event": "Finished", "step": 1, "seconds": 1}\n'
+    folder.metrics.write_bytes(whole)
+    assert list(attach(folder)) == read_events(folder.metrics) == [Finished(step=1, seconds=1.0)]
+    folder.metrics.write_bytes(whole + line + b"\n" + whole)
+    for read in (lambda: list(attach(folder)), lambda: read_events(folder.metrics)):
+        with pytest.raises(RunError, match="is not a record"):
+            read()
