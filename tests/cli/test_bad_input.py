@@ -119,7 +119,7 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "a binary file": (train("binary.txt"), ("binary.txt is not a text", "NUL", "offset 4")),
     "a Latin-1 file": (train("latin.txt"), ("latin.txt is not UTF-8", "0xe9", "3", "iconv")),
     "a path that is not there": (train("nowhere.txt"), ("nowhere.txt does not exist",)),
-    "a folder without text": (train("pictures"), ("pictures holds no text", ".txt, .md, .rst")),
+    "a folder without text": (train("pictures"), ("pictures holds no text", ".txt, .text, .md")),
     "less text than a context": (
         train("short.txt", "--set", "text.tokenizer=Bytes", "--set", "model.context_length=512"),
         ("tokens, fewer than one context of 512", "--set model.context_length="),

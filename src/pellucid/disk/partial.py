@@ -82,7 +82,7 @@ class Partial:
             path = place / f"{self.target.name}{middle}{PARTIAL}"
             try:
                 os.mkdir(path)
-                write_mark(path, self.target, self.files)
+                self._mark_as_ours(path)
             except FileExistsError:
                 if listed_in(path, self.target) is None:
                     continue  # somebody else's
@@ -102,6 +102,14 @@ class Partial:
             write_mark(path, self.target, self.files)
             return path, lock
         raise FileExistsError(errno.EEXIST, "too many unfinished folders", str(self.target))
+
+    def _mark_as_ours(self, path: Path) -> None:
+        try:
+            write_mark(path, self.target, self.files)
+        except OSError:  # a full disk: half a mark is none
+            remove_file(path / MARK)
+            remove_empty(path)
+            raise
 
     def place(self, *, last: str = "") -> None:
         """Give the folder its name; what is in it goes into an empty folder of the user's.
