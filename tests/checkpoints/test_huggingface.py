@@ -300,7 +300,10 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "shard missing": (shard_gone, "model-00002-of-00002.safetensors is missing"),
     "shard elsewhere": (shard_elsewhere, "expected the name of a file beside it"),
     "shard without its tensor": (index_lies, "says that lm_head.weight is in model-0000"),
-    "config is no JSON": (lambda d: (d / "config.json").write_text("{") and None, "config.json: is not valid JSON"),
+    "config is no JSON": (
+        lambda folder: (folder / "config.json").write_text("{") and None,
+        "config.json: is not valid JSON",
+    ),
     "config is a list": (lambda d: (d / "config.json").write_text("[]") and None, "an object"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "holds no tokenizer"),
     "tokenizer is broken": (

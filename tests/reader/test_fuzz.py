@@ -158,6 +158,7 @@ NUMBERS = [
     ["train", "--set", "optimiser.learning_rate=nan"], ["train", "--minutes", "inf"],
     ["train", "--set", "model.decoder.n_layers=1000000000"], ["train", "--config", "/dev/zero"],
     ["train", "--set", "training.log_every=0x" + "f" * 9000], ["train", "/dev/zero"],
+    ["verify-resume", "RUN", "--steps", "-1"], ["train", "", "--steps", "1"],
     ["tokenizer", "train", "x.txt", "--vocab-size", "1000000000000", "--out", "t"],
 ]  # fmt: skip
 

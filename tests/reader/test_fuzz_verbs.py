@@ -30,7 +30,7 @@ VERBS = {
     "evaluate": "RUN", "embed": "RUN the", "classify": "RUN the", "fill": "RUN the",
     "answer": "RUN the", "translate": "RUN the", "attach": "RUN", "report": "RUN", "vitals": "RUN",
     "diagnose": "RUN", "check": "RUN", "draw": "RUN", "presets": "count RUN", "export": "RUN out",
-    "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=16",
+    "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
     "data": "RUN",
 }  # fmt: skip
@@ -108,7 +108,8 @@ def test_a_whole_run_is_done(verb: str, run: Path, capsys: pytest.CaptureFixture
 def test_a_damaged_run_ends_every_verb_in_words(
     trained: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases = [(verb, name, seed) for verb in VERBS for name in FILES for seed in range(20)]
+    quick = [verb for verb in VERBS if verb != "distill"]  # which trains a model of usual size
+    cases = [(verb, name, seed) for verb in quick for name in FILES for seed in range(20)]
     attack(random.Random(9).sample(cases, 16), trained, run, capsys)
 
 

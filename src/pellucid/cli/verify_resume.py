@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.numbers import KILLS, SEED, STEPS
+from pellucid.cli.numbers import KILLS, SEED, STEPS_VERIFIED
 from pellucid.cli.output import add_force, add_json, print_json
 from pellucid.errors import RunError
 
@@ -23,7 +23,9 @@ def add_to(verbs: Any) -> None:
         "--kills a copy is killed at random moments instead. The run is only read.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--steps", type=STEPS, default=10, metavar="N", help="how far (10)")
+    parser.add_argument(
+        "--steps", type=STEPS_VERIFIED, default=10, metavar="N", help="how far (10)"
+    )
     parser.add_argument(
         "--kills", type=KILLS, metavar="N", help="kill a copy N times at random moments"
     )

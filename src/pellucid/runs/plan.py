@@ -14,6 +14,7 @@ import torch
 
 from pellucid import config, native
 from pellucid.errors import ConfigError, RunError
+from pellucid.reader import short
 from pellucid.runs.seal import Change
 from pellucid.training import Precision, mean_rows
 
@@ -34,7 +35,7 @@ def find_device(wanted: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
         raise ConfigError(
-            f"training.device: this machine has no {wanted!r} ({first}); use auto or cpu"
+            f"training.device: this machine has no {short(wanted)} ({first[:200]}); use auto or cpu"
         ) from None
     return device
 
