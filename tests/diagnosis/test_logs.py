@@ -188,7 +188,7 @@ def test_what_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
         history_of_log(tmp_path)
     assert not is_log(tmp_path)
     (tmp_path / "weights.bin").write_bytes(bytes(range(256)))
-    with pytest.raises(PellucidError, match="no text in UTF-8"):
+    with pytest.raises(PellucidError, match="is not UTF-8"):
         history_of_log(tmp_path / "weights.bin")
 
 

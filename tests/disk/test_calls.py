@@ -39,7 +39,6 @@ WRITERS = {
     "text/cache.py": "into an unfinished folder of ours",
     "text/shards.py": "into an unfinished folder of ours",
     "text/writing.py": "into an unfinished folder of ours",
-    "text/streams.py": "into a temporary file without a name",
     "runs/convert.py": "into an unfinished folder of ours",
     "runs/imported.py": "into an unfinished folder of ours",
     "runs/rows.py": "into an unfinished folder of ours",

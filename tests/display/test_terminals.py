@@ -125,7 +125,8 @@ def test_ctrl_c_leaves_a_whole_panel_and_the_way_on(terminal: Terminal, tmp_path
     text = terminal.wait_for("ended 130")
     panel = panel_of(text)
     assert all(cell_len(line) == 80 for line in panel)
-    assert re.search(r"interrupted: step \d+ is finished and saved", " ".join(panel))
+    inside = " ".join(line.strip("│ ") for line in panel)
+    assert re.search(r"interrupted by SIGINT: step \d+ is finished and saved", inside)
     assert "go on with: pellucid train --resume run" in " ".join(text.split())
 
 

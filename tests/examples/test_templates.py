@@ -274,7 +274,7 @@ def test_the_template_is_the_chosen_one_or_the_tokenizers_or_ours(tmp_path: Path
     assert template_for(None, tmp_path).source == "beside"
     (tmp_path / "mine.jinja").write_text("mine")
     assert template_for(str(tmp_path / "mine.jinja"), tmp_path).source == "mine"
-    with pytest.raises(TextError, match="cannot be read"):
+    with pytest.raises(TextError, match="does not exist"):
         template_for(str(tmp_path / "none.jinja"), None)
 
 

@@ -46,6 +46,8 @@ SAMPLED = events.Sampled(
     continuation=" number of\n\n  items",
 )
 SAVED = events.CheckpointSaved(step=300, path="runs/nano/checkpoints/step-300", best=True)
+DRIFTED = events.Drifted(step=200, changes=(("optimiser.learning_rate", "0.001", "0.002"),))
+NOTICED = events.Noticed(step=200, text="the last line of metrics.jsonl was cut short by a crash")
 FINISHED = events.Finished(step=600, seconds=130.0)
 INTERRUPTED = events.Interrupted(step=412)
 STOPPED = events.StoppedNonFinite(
@@ -77,6 +79,8 @@ KINDS = (
     EXAMPLE,
     STARTED,
     RESUMED,
+    DRIFTED,
+    NOTICED,
     EVALUATED,
     SAMPLED,
     SAVED,

@@ -118,7 +118,8 @@ def solved(course: Course) -> Suspect | None:
     if end is None or course.facts.objective in ("DirectPreference", "PolicyGradient"):
         return None
     met = apart is not None and apart < limit("FIT005", "loss")
-    if course.updates < limit("FIT005", "updates") or not (met or end < limit("FIT005", "loss")):
+    near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault
+    if course.updates < limit("FIT005", "updates") or not (met or near_zero):
         return None
     held = course.history.held_out[-1][1] if course.history.held_out else None
     by_heart = held is not None and held > end + limit("FIT005", "apart")
