@@ -60,6 +60,18 @@ def eagerly() -> AbstractContextManager[object]:
     return cast("Any", torch.compiler).set_stance("force_eager")
 
 
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies matrices of bfloat16 by instructions of its own.
+
+    Where a CPU does not, such a product can take sixty times as long as one in float32.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # torch gives no public question for this; where it stops answering, float32 is right
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return device.type == "cpu" and any(getattr(torch.cpu, name, lambda: False)() for name in names)
+
+
 def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """`torch.from_numpy(array)`: the same memory."""
     return cast("Any", torch).from_numpy(array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -74,15 +75,19 @@ def test_adam_couples_its_penalty_and_adamw_does_not() -> None:
     assert moved[config.Adam].std() > 0.05
 
 
-def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw() -> None:
+@pytest.mark.parametrize("orthogonal", ["float32", "bfloat16"])
+def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
+    orthogonal: Literal["float32", "bfloat16"],
+) -> None:
     named = parameters()
     before = {name: p.detach().clone() for name, p in named.items()}
-    optimiser = assemble_optimiser(MUON, named.items())
+    optimiser = assemble_optimiser(MUON, named.items(), orthogonal=orthogonal)
     set_gradients(named, 1)
     gradient = named["blocks.0.up.weight"].grad
     assert gradient is not None
-    # in bfloat16, as Muon calls the bare formula; the door would compute it in float32
-    direction = newton_schulz((gradient * 1.9).bfloat16(), steps=5).float()
+    # Muon calls the bare formula; the door would compute bfloat16 in float32
+    narrow = gradient * 1.9 if orthogonal == "float32" else (gradient * 1.9).bfloat16()
+    direction = newton_schulz(narrow, steps=5).float()
     optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
     rate = 0.1 * math.sqrt(6 / 4)
     torch.testing.assert_close(

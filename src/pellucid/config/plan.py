@@ -19,7 +19,8 @@ class Plan:
 
     `attention` is the kernel that was measured to be faster while training, "products" of matrices
     or torch's "fused" one; `native` says that what is written in C was run in C. Runs that were
-    begun before these could be chosen had neither.
+    begun before these could be chosen had neither. `orthogonal` is the type in which Muon
+    orthogonalises, which was bfloat16 before it could be chosen.
     """
 
     total_steps: int
@@ -31,6 +32,7 @@ class Plan:
     torch_version: str
     attention: Literal["fused", "products"] = "fused"
     native: bool = False
+    orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
 
     def __post_init__(self) -> None:
         at_least("total_steps", self.total_steps, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import assert_never
+from typing import Literal, assert_never
 
 import torch
 from torch import nn
@@ -20,14 +20,23 @@ from pellucid.optim.grouping import Group, group
 from pellucid.optim.muon import Muon
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import penalties_of
+from pellucid.typed import multiplies_bfloat16
 
 
 def assemble_optimiser(
     optimiser: config.Optimiser,
     named: Iterable[tuple[str, nn.Parameter]],
     penalties: Iterable[config.ElasticNet] = (),
+    orthogonal: Literal["float32", "bfloat16"] | None = None,
 ) -> Optimiser:
-    """The optimiser that `optimiser` describes, over the trainable ones of `named` parameters.
+    """The optimiser that a config describes, over the trainable ones of `named` parameters.
+
+    Args:
+        optimiser: its kind and its numbers.
+        named: parameters by name.
+        penalties: added after each step.
+        orthogonal: in which type Muon orthogonalises; by default in bfloat16 if the device
+            multiplies it by instructions of its own, else in float32.
 
     Raises:
         ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
@@ -60,7 +69,9 @@ def assemble_optimiser(
         case config.Muon():
             rest = [groups.embeddings, groups.vectors]
             # torch's refuse to have nothing to do, as where adapters are all that moves
-            parts = [_muon(optimiser, groups.hidden)] if groups.hidden.parameters else []
+            parts = (
+                [_muon(optimiser, groups.hidden, orthogonal)] if groups.hidden.parameters else []
+            )
             if any(other.parameters for other in rest):
                 parts.append(_adamw(optimiser.rest, rest))
         case _:
@@ -69,13 +80,18 @@ def assemble_optimiser(
     return Optimiser(parts, names, groups.every, penalties_of(strengths, names))
 
 
-def _muon(muon: config.Muon, hidden: Group) -> torch.optim.Optimizer:
+def _muon(
+    muon: config.Muon, hidden: Group, orthogonal: Literal["float32", "bfloat16"] | None
+) -> torch.optim.Optimizer:
+    device = next(iter(hidden.parameters.values())).device
+    narrow = multiplies_bfloat16(device) if orthogonal is None else orthogonal == "bfloat16"
     return Muon(
         hidden.parameters.values(),
         lr=muon.learning_rate,
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
+        dtype=torch.bfloat16 if narrow else torch.float32,
     )
 
 

@@ -38,7 +38,13 @@ class Muon(Optimizer):
         momentum: float,
         weight_decay: float,
         newton_schulz_steps: int,
+        dtype: torch.dtype = torch.bfloat16,
     ) -> None:
+        """Over matrices; those in float32 are orthogonalised in `dtype`.
+
+        bfloat16 is enough: singular values are only pushed towards one, not resolved.
+        """
+        self.dtype = dtype
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
@@ -61,8 +67,7 @@ class Muon(Optimizer):
             grads = grads / self.grad_scale
         momentum = torch.stack(buffers) * mu + grads
         ahead = grads + mu * momentum
-        # bf16 is enough: singular values are only pushed towards one, not resolved
-        narrow = ahead.bfloat16() if ahead.dtype == torch.float32 else ahead
+        narrow = ahead.to(self.dtype) if ahead.dtype == torch.float32 else ahead
         update: Tensor = newton_schulz(narrow, steps=self.newton_schulz_steps).to(ahead.dtype)
         rows, columns = matrices[0].shape
         rate = lr * max(1.0, rows / columns) ** 0.5

@@ -86,6 +86,7 @@ def resolve(
         torch_version=torch.__version__,
         attention=kernel_of(model),
         native=has_native(device),
+        orthogonal=find_precision("auto", device),
     )
     return plan, seconds, problem
 
@@ -157,7 +158,10 @@ def build_job(
         model=model,
         objective=task.objective,
         optimiser=assemble_optimiser(
-            run.optimiser, model.named_parameters(), penalties=run.penalties
+            run.optimiser,
+            model.named_parameters(),
+            penalties=run.penalties,
+            orthogonal=plan.orthogonal,
         ),
         schedule=assemble_schedule(run.schedule, total=plan.total_steps),
         settings=run.training,

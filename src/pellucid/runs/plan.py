@@ -17,6 +17,7 @@ from pellucid.errors import ConfigError, RunError
 from pellucid.reader import short
 from pellucid.runs.seal import Change
 from pellucid.training import Precision, mean_rows
+from pellucid.typed import multiplies_bfloat16
 
 
 def find_device(wanted: str) -> torch.device:
@@ -46,16 +47,7 @@ def find_precision(
     """bfloat16 where the processor multiplies it natively, else float32."""
     if wanted != "auto":
         return wanted
-    if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    return "bfloat16" if device.type == "cpu" and _cpu_has_bf16() else "float32"
-
-
-def _cpu_has_bf16() -> bool:
-    # torch gives no public question for this; where it stops answering, float32 is right
-    cpu = torch.cpu
-    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(cpu, name, lambda: False)() for name in names)
+    return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
 def device_name(device: torch.device) -> str:
