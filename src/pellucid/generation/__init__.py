@@ -1,7 +1,7 @@
 """A model and a prompt in, text out. Knows nothing of training."""
 
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
-from pellucid.generation.finite import finite
+from pellucid.generation.finite import finite, not_refused
 from pellucid.generation.generate import (
     Chosen,
     Continuation,
@@ -36,6 +36,7 @@ __all__ = [
     "finite",
     "generate",
     "generate_after",
+    "not_refused",
     "pad",
     "seen_past_context",
     "start",

@@ -135,7 +135,7 @@ def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Piece]:
 
 
 def _files(path: str, field: str | None, tally: Tally, *, only_tables: bool = False) -> list[Path]:
-    if not path.strip():
+    if not str(path).strip():
         raise TextError("a path is empty: pass a text file, a folder of text files, or -")
     place = Path(path)
     if place.is_dir():

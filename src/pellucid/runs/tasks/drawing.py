@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.examples import Examples, in_turn
-from pellucid.generation import Continuation, Sampling, generate_after
+from pellucid.generation import Continuation, Sampling, generate_after, not_refused
 from pellucid.model import Transformer
 from pellucid.objectives import LazyLogits, Reference, asked, at_rest, token_divergence, token_log_p
 from pellucid.text import Tokenizer
@@ -69,7 +69,7 @@ class Drawer:
         how = Sampling(
             max_new_tokens=min(longest, room), temperature=self.temperature, seed=int(state[0])
         )
-        with at_rest(self.model):
+        with at_rest(self.model), not_refused():
             return generate_after(self.model, self.tokenizer, prompts, how)
 
     def compare(
