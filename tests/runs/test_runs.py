@@ -23,6 +23,7 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, build, read_events
@@ -296,9 +297,11 @@ def test_without_a_compiler_it_says_so_and_runs_eager(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_one_paragraph_with_what_to_do(tmp_path: Path) -> None:
-    # more than any machine's address space holds, refused by the allocator at once
-    wide = ["model.decoder.feed_forward.d_ff=10000000000000"]
-    with pytest.raises(RunError, match=r"memory does not hold.*training\.accumulation=4"):
+    # more than a machine holds, refused by the allocator at once where it is forced
+    wide = ["model.decoder.feed_forward.d_ff=1048576", "model.decoder.n_layers=10000"]
+    wide += ["model.d_model=262144"]
+    memory = pytest.raises(RunError, match=r"memory does not hold.*training\.accumulation=4")
+    with forcing(True), memory:
         train_tiny(tmp_path / "run", settings=wide)
     assert not (tmp_path / "run").exists()
 

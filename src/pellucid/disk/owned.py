@@ -9,12 +9,13 @@ Comes in: a folder, and names. Goes out: nothing. It does not know what is in th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Container, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from pellucid.json_text import json_text
 
 #: The file in an unfinished folder that says whose it is.
 MARK = ".pellucid-unfinished"
@@ -27,7 +28,7 @@ _LONGEST = 2**16
 
 def write_mark(folder: Path, target: Path, files: Sequence[str]) -> None:
     """Say in `folder` that it becomes `target`, and which names (patterns with `/`) are ours."""
-    text = "\n".join([_FIRST_LINE, json.dumps(target.name), *files, ""])
+    text = "\n".join([_FIRST_LINE, json_text(target.name), *files, ""])
     (folder / MARK).write_text(text, encoding="utf-8")
 
 
@@ -40,7 +41,7 @@ def listed_in(folder: Path, target: Path | None = None) -> tuple[str, ...] | Non
         first, name, *files = mark.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError):
         return None
-    is_ours = first == _FIRST_LINE and (target is None or name == json.dumps(target.name))
+    is_ours = first == _FIRST_LINE and (target is None or name == json_text(target.name))
     return tuple(file for file in files if file) if is_ours else None
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-import safetensors
-
 from pellucid.errors import PellucidError
 from pellucid.reader.opening import Refusal, is_pipe, open_file
 
@@ -24,6 +22,8 @@ def open_tensors(file: Path, *, refusal: Refusal = PellucidError) -> Any:
     Raises:
         PellucidError: there is none, or it was cut off, or is something else.
     """
+    import safetensors
+
     if is_pipe(file):
         raise refusal(f"{file} is a pipe: expected a safetensors file, to be read in any order")
     open_file(file, refusal=refusal).close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pellucid.errors import PellucidError
+from pellucid.json_text import json_text
 from pellucid.reader.opening import SMALL, Refusal, read_text
 from pellucid.reader.short import short
 
@@ -75,7 +76,7 @@ def parse_json(
     try:
         value = decoder(lenient=lenient).decode(text.removeprefix("\ufeff"))
         if not lenient and _HALF.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
+            json_text(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise refusal(f"{name}: is not valid JSON ({_place(text, error)}): mend it") from None
     except RecursionError:

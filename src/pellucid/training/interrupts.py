@@ -26,6 +26,13 @@ BEFORE_A_STEP = "before the first step: there is nothing to save"
 _AT_ONCE = "at once: nothing was saved since the last checkpoint"
 
 
+def interruption(step: int, number: int | None) -> Interrupted:
+    """What ends a run after so many steps, by a signal or because your own code asked for it."""
+    by = "" if number is None else f" by {signals.name_of(number)}"
+    when = f"after step {step}; the state is saved" if step else BEFORE_A_STEP
+    return Interrupted(f"stopped{by} {when}", number or signal.SIGINT)
+
+
 class Interrupts:
     """While entered, signals set `asked` and `save_asked`, or stop what cannot be saved yet.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ class Progress:
     tokens: int = 0
     best_loss: float = math.inf
     best_saved_loss: float = math.inf
+
+    def as_saved(self) -> dict[str, float | None]:
+        """By name, as a checkpoint's state has it: a loss that was not measured yet is null."""
+        return {name: None if n == math.inf else n for name, n in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

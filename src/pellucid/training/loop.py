@@ -10,9 +10,7 @@ import math
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from signal import SIGINT
 from typing import NoReturn
 
 import torch
@@ -21,12 +19,12 @@ from torch import Tensor
 from pellucid import native
 from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
 from pellucid.disk import free_name
-from pellucid.errors import Interrupted, NonFiniteError, PellucidError
+from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
 from pellucid.training.forecast import Forecast, Work, still_to_come
-from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts
+from pellucid.training.interrupts import Interrupts, interruption
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter, memory_in_use
 from pellucid.training.non_finite import find_culprit, refusal
@@ -93,13 +91,10 @@ class _Loop:
     def stop(self) -> NoReturn:
         """Save what is not saved yet, and end as the signal wants it."""
         step, number = self.progress.step, self.interrupts.signal
-        name = "" if number is None else name_of(number)
         if step > 0:
             self.save()
-        self.emit(events.Interrupted(step=step, signal=name))
-        by = f" by {name}" if name else ""
-        when = f"after step {step}; the state is saved" if step else BEFORE_A_STEP
-        raise Interrupted(f"stopped{by} {when}", number or SIGINT)
+        self.emit(events.Interrupted(step=step, signal="" if number is None else name_of(number)))
+        raise interruption(step, number)
 
     def emit(self, event: events.Event) -> None:
         for observer in self.observers:
@@ -227,16 +222,12 @@ class _Loop:
 
     def checkpoint(self) -> Checkpoint:
         tensors, generators = generator_states()
-        numbers = {
-            name: None if value == math.inf else value
-            for name, value in asdict(self.progress).items()
-        }
         return Checkpoint(
             model=self.job.model.state_dict(),
             optimiser=self.job.optimiser.state_tensors(),
             random=tensors,
             state={
-                "progress": numbers,
+                "progress": self.progress.as_saved(),
                 "position": self.job.rows_before(self.progress.step),
                 "generators": generators,
                 **self.job.facts,
