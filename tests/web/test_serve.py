@@ -50,7 +50,6 @@ def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
     ("words", "why"),
     [
         (["serve", "nowhere"], "nowhere does not exist"),
-        (["serve", "{run}", "--port", "70000"], "a port is a number from 0 to 65535"),
         (["explain", "{run}", "x", "--serve", "--html", "a.html"], "choose one of them"),
         (["explain", "{run}", "x", "--serve", "--target", "y"], "--target is for the terminal"),
         (["explain", "{run}", "x", "--html", "a.txt"], "does not end in .html"),
@@ -62,6 +61,12 @@ def test_what_cannot_be_served_is_said_before_anything_is(
 ) -> None:
     assert main([word.format(run=trained) for word in words]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_port_is_refused_out_of_its_range(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "run", "--port", "70000"])
+    assert "at most 65,535, was 70000" in capsys.readouterr().err
 
 
 def test_flags_choose_where_the_page_opens() -> None:

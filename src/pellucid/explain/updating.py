@@ -34,6 +34,7 @@ from pellucid.optim import AdamW, Gate, assemble_optimiser, assemble_schedule, g
 from pellucid.runs import Run
 from pellucid.runs.folder import RunFolder, is_published
 from pellucid.runs.load import read_plan
+from pellucid.typed import multiplies_bfloat16
 
 if TYPE_CHECKING:
     from pellucid.explain.tracing import Trace
@@ -204,7 +205,9 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tens
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
     ahead = (gradient + how.beta1 * m)[None]
-    narrow = ahead.bfloat16() if ahead.dtype == torch.float32 else ahead
+    # in the type that `assemble_optimiser` chooses on this device
+    is_narrow = ahead.dtype == torch.float32 and multiplies_bfloat16(ahead.device)
+    narrow = ahead.bfloat16() if is_narrow else ahead
     made = cast("Tensor", newton_schulz(narrow, steps=optimiser.newton_schulz_steps))
     return made[0].to(gradient.dtype)
 
