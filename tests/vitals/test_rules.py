@@ -118,10 +118,11 @@ def test_a_part_that_the_model_never_goes_through_lacks_no_gradient() -> None:
     assert found[1] > 0
 
 
-def certain(loss: float) -> str:
+def certain(loss: float, *, first: float | None = None, updates: int = 5) -> str:
     judge = Judge(rules_of())
-    for step in range(1, 6):
-        judge.loss(step, loss)
+    judge.guessing = math.log(1000)
+    for step in range(1, updates + 1):
+        judge.loss(step, loss if step > 1 or first is None else first)
         judge.read(step, [(Column("predictions.certain", ("",)), [1.0])])
     return judge.signs["predictions.certain"].word
 
@@ -129,6 +130,10 @@ def certain(loss: float) -> str:
 def test_a_task_that_is_solved_is_not_called_sick() -> None:
     assert certain(0.01) == "watch"
     assert certain(0.5) == "sick"  # certain, and wrong: no gradient is left to learn from
+
+
+def test_a_guess_that_is_all_right_after_a_few_updates_is_too_good_to_be_solved() -> None:
+    assert certain(0.01, first=math.log(1000), updates=100) == "sick"
 
 
 def same(losses: list[float]) -> str:

@@ -91,7 +91,9 @@ def test_what_is_refused_is_a_sentence(client: TestClient, reading: Any) -> None
         200,  # nothing failed, and no browser logs an error
         {"error": "the sentence is empty: write a few words to see them read"},
     )
-    assert client.post("/ask", content=b"{").json()["error"].startswith("the question is not JSON")
+    cut = client.post("/ask", content=b"{").json()["error"]
+    assert cut.startswith("the question cannot be read")
+    assert cut.endswith("load the page again")
     long = client.post("/ask", content=b"x" * 300_000)
     assert long.json()["error"].startswith("the question is too long")
     deep = client.post("/ask", content=b"[" * 100_000)

@@ -99,7 +99,7 @@ def _asked(run: config.Run) -> int:
     """The parameters of the models that are asked and not trained."""
     match run.objective:
         case config.Distillation(teacher=teacher):
-            if teacher is None or not Path(teacher).exists():  # its task refuses, and says why
+            if not teacher or not Path(teacher).exists():  # its task refuses, and says why
                 return 0
             return parameter_count(least_model(config_of(Path(teacher)).model))
         case config.DirectPreference() | config.PolicyGradient():

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -54,21 +55,24 @@ class Hook:
 class LastingHook(Hook):
     """A hook that stays on while the training runs; a compiler lets it run as it is."""
 
-    def __init__(self, guard: Guard, part: str, call: Callable[..., object]) -> None:
-        super().__init__(guard, part, call)
+    def __new__(cls, *_: object) -> LastingHook:
         # not loaded for this alone: where it was not, hooks that it meets later do nothing
-        self._is_known = "torch._dynamo" in sys.modules
-        self._through: Any = self._hear
-        if self._is_known:
-            self._through = cast("Any", torch.compiler).disable(self._hear)
+        return super().__new__(_beside_a_compiler() if "torch._dynamo" in sys.modules else cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if self._is_known or not torch.compiler.is_compiling():
-            self._through(*args, **kwargs)
+        if not torch.compiler.is_compiling():
+            self._hear(*args, **kwargs)
 
     def _hear(self, *args: Any, **kwargs: Any) -> None:
         if not getattr(_thread, "unheard", False):
             self._guard(self._part, self._call, *args, **kwargs)
+
+
+@cache
+def _beside_a_compiler() -> type[LastingHook]:
+    """Hooks that a compiler does not look into: not one frame of theirs is traced."""
+    hear = cast("Any", torch.compiler).disable(LastingHook._hear)
+    return type("CompiledHook", (LastingHook,), {"__call__": hear})
 
 
 class Hooks:

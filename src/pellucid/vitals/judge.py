@@ -30,6 +30,8 @@ _FEWEST_SCORES, _GROWN = 8, 25.0
 
 #: Of these there is no more to say than watch while the loss is near 0, in nats: it is solved.
 _RIGHT, _NEAR_ZERO = ("predictions.certain", "predictions.error_norm"), 0.05
+#: From untrained to a loss near 0 in fewer updates is no solved task: its labels leak.
+_TOO_SOON = 300
 
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
@@ -65,6 +67,8 @@ class Judge:
         self._first_loss: float | None = None
         self._lowest = math.inf
         self._updates = 0
+        #: the update at which the loss was near 0 first
+        self._near_zero_at: int | None = None
         self._first: dict[str, float] = {}
         self._scores: list[tuple[int, float]] = []
         #: the variance of the logits before the first update
@@ -92,6 +96,8 @@ class Judge:
         self._first_loss = value if self._first_loss is None else self._first_loss
         self._losses = [*self._losses, value][-_LOSSES:]
         mean = sum(self._losses) / len(self._losses) if math.isfinite(value) else value
+        if self._near_zero_at is None and abs(mean) < _NEAR_ZERO:
+            self._near_zero_at = self._updates
         if self.guessing is not None:
             above = mean - self.guessing
             self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
@@ -249,8 +255,25 @@ class Judge:
 
     @property
     def _solved(self) -> bool:
-        """Whether predictions are certain because they are right: the loss is near 0 of late."""
-        return bool(self._losses) and abs(statistics.fmean(self._losses)) < _NEAR_ZERO
+        """Whether predictions are certain because they are right: the loss is near 0 of late.
+
+        Not where weights that nobody had trained brought it there within their first updates.
+        """
+        if self._near_zero_at is None or abs(statistics.fmean(self._losses)) >= _NEAR_ZERO:
+            return False
+        return self._began_trained or self._near_zero_at > _TOO_SOON
+
+    @property
+    def _began_trained(self) -> bool:
+        """Whether the first loss was less than half of a guess among all tokens.
+
+        It is more with weights that nobody trained, even where labels are the inputs and the
+        output's weights are the embeddings.
+        """
+        first, guessing = self._first_loss, self.guessing
+        if not self.counts_tokens or first is None or guessing is None:
+            return True
+        return 2 * first < guessing
 
     def _past_warm_up(self, updates: int) -> bool:
         return self._rate is None or self._settled >= updates
@@ -290,6 +313,7 @@ _WINDOWS = (
     "first_loss",
     "lowest",
     "updates",
+    "near_zero_at",
     "spread",
     "first",
     "scores",

@@ -101,7 +101,7 @@ def _read(said: bytes) -> object:
     try:
         return parse_json(decode_text(said, "the question"), "the question")
     except PellucidError as error:
-        raise AskError(f"{error}: load the page again") from None
+        raise AskError(f"the question cannot be read ({error}): load the page again") from None
 
 
 async def _answered(request: Request, session: Session, question: Ask) -> Response:
