@@ -13,13 +13,13 @@ from typing import Any
 
 from pellucid.training import Guard, guarded
 from pellucid.vitals.labels import Baselines
+from pellucid.vitals.loss_window import LOSSES, LossWindow
 from pellucid.vitals.readings import SHOWN, TAKE, measured, taken, thinned
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, Word, mildest
 from pellucid.vitals.tape import Column
 
-_LOSSES = 20
 _CLIPPED = 100
 _MEDIAN_OF = 256
 #: Fewer readings have no median worth the name.
@@ -28,10 +28,8 @@ _LEAST = 5
 #: Fewer readings of the largest score are no course, and below this it is not grown.
 _FEWEST_SCORES, _GROWN = 8, 25.0
 
-#: Of these there is no more to say than watch while the loss is near 0, in nats: it is solved.
-_RIGHT, _NEAR_ZERO = ("predictions.certain", "predictions.error_norm"), 0.05
-#: From untrained to a loss near 0 in fewer updates is no solved task: its labels leak.
-_TOO_SOON = 300
+#: Of these there is no more to say than watch once the task is solved.
+_RIGHT = ("predictions.certain", "predictions.error_norm")
 
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
@@ -63,12 +61,7 @@ class Judge:
         self.doubted: set[str] = set()
         self._past: dict[str, list[Word]] = {}
         self._history: dict[str, list[float]] = {}
-        self._losses: list[float] = []
-        self._first_loss: float | None = None
-        self._lowest = math.inf
-        self._updates = 0
-        #: the update at which the loss was near 0 first
-        self._near_zero_at: int | None = None
+        self._window = LossWindow()
         self._first: dict[str, float] = {}
         self._scores: list[tuple[int, float]] = []
         #: the variance of the logits before the first update
@@ -92,31 +85,26 @@ class Judge:
     def loss(self, step: int, value: float) -> None:
         """Take the loss of one update, in nats a token."""
         self.record.losses.add(Point(step, value))
-        self._updates += 1
-        self._first_loss = value if self._first_loss is None else self._first_loss
-        self._losses = [*self._losses, value][-_LOSSES:]
-        mean = sum(self._losses) / len(self._losses) if math.isfinite(value) else value
-        if self._near_zero_at is None and abs(mean) < _NEAR_ZERO:
-            self._near_zero_at = self._updates
+        mean = self._window.add(value)
         if self.guessing is not None:
             above = mean - self.guessing
             self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
             if self.counts_tokens:
                 self._of_tokens(step, value, mean, self.guessing)
-        if len(self._losses) == _LOSSES:
-            self._lowest = min(self._lowest, mean)
-            self._judge("loss.rise", step, mean - self._lowest)
+        if self._window.is_full:
+            self._window.lowest = min(self._window.lowest, mean)
+            self._judge("loss.rise", step, mean - self._window.lowest)
 
     def _of_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
         """What is known of a loss over tokens."""
-        if self._past_warm_up(_LOSSES) and self._updates >= 100:
+        if self._past_warm_up(LOSSES) and self._window.updates >= 100:
             self._judge("loss.learnt", step, guessing - mean)
         if self.baselines is None:
             return
-        assert self._first_loss is not None
-        if self._updates <= 50 and self._first_loss > guessing - 1:
+        assert self._window.first is not None
+        if self._window.updates <= 50 and self._window.first > guessing - 1:
             self._judge("loss.below_bigram", step, self.baselines.bigram - value)
-        if self._updates >= 300 and self._past_warm_up(100):
+        if self._window.updates >= 300 and self._past_warm_up(100):
             self._judge("loss.context", step, self.baselines.unigram - mean)
 
     @guarded("gradient.norm")
@@ -186,8 +174,9 @@ class Judge:
         rule = self.rules[id]
         excuse = self.excused.get(id) if math.isfinite(value) else None
         now: Word = rule.word(value) if applies and excuse is None else "calm"
-        if now == "sick" and id in _RIGHT and self._solved and math.isfinite(value):
-            now = "watch"
+        if now == "sick" and id in _RIGHT and math.isfinite(value):
+            guessing = self.guessing if self.counts_tokens else None
+            now = "watch" if self._window.is_solved(guessing) else now
         past = self._past.setdefault(id, [])
         past.append(now)
         del past[: -rule.readings]
@@ -219,13 +208,13 @@ class Judge:
                 scores = self.signs.get("attention.max_logit")
                 return scores is None or scores.value > 30
             case "stream.branch_ratio":
-                return self._updates >= 100
+                return self._window.updates >= 100
             case "reference.same":
-                return self._met
+                return self._window.is_halved
             case "reference.kl" if self.answers_are_given:
                 return self.rules[id].word(value) == "sick"
             case "tokens.cosine":
-                return self._updates >= 200
+                return self._window.updates >= 200
             case "update.ratio" if value < 0.01:
                 full = self._rate is None or self._rate >= self._highest_rate / 2
                 return full and self._past_warm_up(_LEAST)
@@ -245,35 +234,6 @@ class Judge:
         grown = largest > _GROWN and slope > 0
         ahead = largest + max(0.0, slope) * step
         self._judge("attention.heading_for", step, ahead, applies=grown)
-
-    @property
-    def _met(self) -> bool:
-        """Whether the loss has fallen to less than half of what it was at first."""
-        first = self._first_loss
-        full = len(self._losses) == _LOSSES
-        return full and first is not None and 2 * statistics.fmean(self._losses) < first
-
-    @property
-    def _solved(self) -> bool:
-        """Whether predictions are certain because they are right: the loss is near 0 of late.
-
-        Not where weights that nobody had trained brought it there within their first updates.
-        """
-        if self._near_zero_at is None or abs(statistics.fmean(self._losses)) >= _NEAR_ZERO:
-            return False
-        return self._began_trained or self._near_zero_at > _TOO_SOON
-
-    @property
-    def _began_trained(self) -> bool:
-        """Whether the first loss was less than half of a guess among all tokens.
-
-        It is more with weights that nobody trained, even where labels are the inputs and the
-        output's weights are the embeddings.
-        """
-        first, guessing = self._first_loss, self.guessing
-        if not self.counts_tokens or first is None or guessing is None:
-            return True
-        return 2 * first < guessing
 
     def _past_warm_up(self, updates: int) -> bool:
         return self._rate is None or self._settled >= updates
@@ -295,12 +255,17 @@ class Judge:
         """The windows, as plain values."""
         windows = {name: getattr(self, f"_{name}") for name in _WINDOWS}
         of_labels = None if self.baselines is None else list(self.baselines)
-        return windows | {"guessing": self.guessing, "baselines": of_labels}
+        return (
+            windows
+            | self._window.state_dict()
+            | {"guessing": self.guessing, "baselines": of_labels}
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self.guessing = state["guessing"]
         self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
+        self._window.load_state_dict(state)
         for name in _WINDOWS:
             if name in state:  # what an older version kept has fewer
                 setattr(self, f"_{name}", state[name])
@@ -309,11 +274,6 @@ class Judge:
 _WINDOWS = (
     "past",
     "history",
-    "losses",
-    "first_loss",
-    "lowest",
-    "updates",
-    "near_zero_at",
     "spread",
     "first",
     "scores",
