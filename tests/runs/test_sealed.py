@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import tomllib
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,7 @@ from pellucid.checkpoints import load, save
 from pellucid.cli.main import main
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.runs import RunFolder, read_events
+from pellucid.runs.place import find_place
 from pellucid.runs.records import cut_after
 from pellucid.training import (
     CheckpointSaved,
@@ -107,6 +111,27 @@ def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
     edit(run.config, "final = 0.5", "final = 0.25")
     with pytest.raises(RunError, match=r"up to step-12.*schedule\.final: the run has 0\.5"):
         runs.resume(run.path, show=False)
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        {"kind": "SGD", "learning_rate": 0.1, "momentum": 0.9, "l2": 0.0},
+        {"kind": "AdamW", "learning_rate": 0.1, "betas": [0.9, 0.9], "eps": 1e-8,
+         "weight_decay": 0.1},
+    ],
+    ids=lambda table: table["kind"],
+)  # fmt: skip
+def test_another_optimiser_begins_without_a_memory_and_that_is_said(
+    run: RunFolder, optimiser: dict[str, object]
+) -> None:
+    table = tomllib.loads(run.config.read_text()) | {"optimiser": optimiser}
+    run.config.write_text(tomli_w.dumps(table))
+    (line,) = texts(resume(run, allow_drift=True))
+    assert "begins without a memory of earlier updates" in line
+    names = {name.partition("::")[2] for name in load(run.shelf.latest()).optimiser}
+    assert names <= {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
+    assert texts(resume(run, steps=14)) == []  # which it has by now
 
 
 def test_a_run_without_a_checkpoint_is_sealed_too(run: RunFolder) -> None:
@@ -264,6 +289,79 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
         (folder.shelf.path(step) / "state.json").write_text("{}")
     with pytest.raises(CheckpointError, match="no other checkpoint is whole"):
         runs.resume(folder.path, show=False)
+
+
+def write_anew(path: Path, **parts: object) -> None:
+    """Save a checkpoint again with other parts, under checksums that fit."""
+    whole = load(path)
+    whole = replace(whole, **{name: deepcopy(part) for name, part in parts.items()})
+    shutil.rmtree(path)
+    save(path, whole)
+
+
+#: What may be wrong in a state whose checksum is right: what is put where, and what is said of it.
+WRONG_STATES = {
+    "a step that is another's": (("progress", "step"), 7, "progress.step is 7"),
+    "a step that is none": (("progress", "step"), -1, "step must be at least 0"),
+    "no progress": (("progress",), {}, "progress"),
+    "generators that are none": (("generators", "python"), [3, [1], None], "generators"),
+    "a config of another run": (("config", "seed"), 5, "its config or its plan"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_STATES)
+def test_a_state_that_says_what_cannot_be_is_left_out_though_its_checksum_fits(
+    case: str, trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    keys, value, words = WRONG_STATES[case]
+    state = table = deepcopy(dict(load(folder.shelf.path(12)).state))
+    for key in keys[:-1]:
+        table = table[key]
+    table[keys[-1]] = value
+    write_anew(folder.shelf.path(12), state=state)
+    place = find_place(folder, None)
+    assert place.name == "step-8"
+    (line,) = place.notices
+    assert line.startswith("step-12 is left out (")
+    assert words in line
+    assert line.endswith("goes on from step-8, and 4 steps are done again")
+    with pytest.raises(CheckpointError, match=words):
+        find_place(folder, folder.shelf.path(12))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.zeros(3, 5), r"is \(3, 5\) of torch.float32, expected \(16, 16\)"),
+        (
+            torch.zeros(16, 16).int(),
+            r"is \(16, 16\) of torch.int32, expected \(16, 16\) of torch.fl",
+        ),
+    ],
+)
+def test_a_memory_of_another_shape_or_type_is_refused_by_name_and_both(
+    run: RunFolder, tensor: torch.Tensor, words: str
+) -> None:
+    path = run.shelf.path(8)
+    memory = dict(load(path).optimiser)
+    name = next(name for name in memory if memory[name].shape == (16, 16))
+    write_anew(path, optimiser=memory | {name: tensor})
+    with pytest.raises(CheckpointError, match=f"{re.escape(name)} {words}"):
+        runs.resume(path, show=False)
+    write_anew(path, optimiser=memory | {name.replace("::", "::other_"): tensor})
+    with pytest.raises(CheckpointError, match=r"has .*other_.*, expected .*of another optimiser"):
+        runs.resume(path, show=False)
+
+
+def test_weights_of_another_type_are_refused_by_name(run: RunFolder) -> None:
+    path = run.shelf.path(8)
+    weights = dict(load(path).model)
+    name = next(iter(weights))
+    write_anew(path, model=weights | {name: weights[name].int()})
+    with pytest.raises(CheckpointError, match=rf"{re.escape(name)} is of torch\.int32, expected"):
+        runs.load(path)
 
 
 @pytest.mark.parametrize("name", ["../../other", "/etc", "step-8/..", ".", "step-08", "outside"])

@@ -24,7 +24,7 @@ from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load, read_config, read_plan
 from pellucid.runs.place import Place, find_place, open_changes
 from pellucid.runs.plan import machine_changes
-from pellucid.runs.rebuild import rebuild, restore
+from pellucid.runs.rebuild import is_of_another_optimiser, rebuild, restore
 from pellucid.runs.records import cut_after
 from pellucid.runs.rewards import REWARD, find_reward, reward_changes, same_reward
 from pellucid.runs.seal import LENGTH, Change
@@ -39,6 +39,8 @@ from pellucid.training import (
     Watcher,
     generators_kept,
 )
+
+_FORGOTTEN = "the optimiser is another one: it begins without a memory of earlier updates"
 
 
 @generators_kept()
@@ -95,6 +97,8 @@ def resume(
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
         progress = Progress() if place.saved is None else restore(job, place.saved)
         first = _first_events(folder, place, longer, drift)
+        if place.saved is not None and is_of_another_optimiser(place.saved, job):
+            first.append(Noticed(step=place.step, text=_FORGOTTEN))
         if place.end is not None and place.step >= longer.total_steps and not drift:
             for observer in shown:  # it is all recorded already
                 for event in (*first, place.end):
