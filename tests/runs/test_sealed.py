@@ -337,7 +337,7 @@ def test_a_state_that_says_what_cannot_be_is_left_out_though_its_checksum_fits(
         (torch.zeros(3, 5), r"is \(3, 5\) of torch.float32, expected \(16, 16\)"),
         (
             torch.zeros(16, 16).int(),
-            r"is \(16, 16\) of torch.int32, expected \(16, 16\) of torch.fl",
+            r"is \(16, 16\) of torch.int32, expected \(16, 16\) of",
         ),
     ],
 )
