@@ -17,6 +17,7 @@ import tomli_w
 import torch
 
 from pellucid import runs
+from pellucid.batches import TokenBatch
 from pellucid.checkpoints import load, save
 from pellucid.cli.main import main
 from pellucid.errors import CheckpointError, ConfigError, RunError
@@ -29,6 +30,7 @@ from pellucid.training import (
     Evaluated,
     Event,
     Finished,
+    Job,
     Noticed,
     Resumed,
     Sampled,
@@ -149,6 +151,39 @@ def test_steps_make_a_run_longer_and_shorter_without_more_words(run: RunFolder) 
     assert run.shelf.latest().name == "step-16"
     with pytest.raises(ConfigError, match=r"--steps 5: the run has done 16 updates"):
         runs.resume(run.path, steps=5, show=False)
+
+
+@pytest.mark.parametrize("kind", ["GrowingBatch", "GrowingLength"])
+def test_a_longer_run_goes_on_growing_as_it_was_planned(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[tuple[int, int, object]] = []
+    batch_of = Job.batch_of
+
+    def note(job: Job, step: int) -> object:
+        batch = batch_of(job, step)
+        assert isinstance(batch, TokenBatch)
+        places.append((step, job.rows_before(step), tuple(batch.ids.shape)))
+        return batch
+
+    monkeypatch.setattr(Job, "batch_of", note)
+    first = {"GrowingBatch": 2, "GrowingLength": 4}[kind]
+    growth = f'training.growth={{kind="{kind}", first={first}, until=0.75}}'
+    train_tiny(tmp_path / "run", settings=[growth])
+    planned = places.copy()
+    folder = RunFolder(tmp_path / "run")
+    runs.resume(folder.shelf.path(8), steps=14, show=False)
+    assert places[12:16] == planned[8:12]
+    assert [shape for _, _, shape in places[16:]] == [planned[-1][2]] * 2
+    (line,) = texts(read_events(folder.metrics))
+    assert line == "what begins small grows as it was planned, for 12 updates"
+    runs.resume(folder.path, steps=15, show=False)
+    assert json.loads(folder.plan.read_text())["growth_steps"] == 12
+    assert places[-1][0] == 14
+    runs.resume(folder.shelf.path(14), steps=12 + 3, show=False)  # nothing to ask for
+    edit(folder.plan, '"growth_steps": 12', '"growth_steps": 9')
+    with pytest.raises(RunError, match=r"plan\.growth_steps: the run has 12, here is 9"):
+        runs.resume(folder.path, show=False)
 
 
 def test_a_length_edited_by_hand_is_refused_with_the_flag_for_it(run: RunFolder) -> None:
@@ -405,8 +440,6 @@ def test_damaged_windows_of_vital_signs_never_stop_a_resume(
 
 def draw_while_judging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Code of the user's that draws from Python's and NumPy's generators in every update."""
-    from pellucid.training import Job
-
     drawn: list[float] = []
     batch_of = Job.batch_of
 

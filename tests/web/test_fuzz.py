@@ -55,7 +55,7 @@ def strange(question: Any, chance: random.Random) -> bytes:
         table: Any = changed
         for key in outer:
             table = table[key]
-        table[last] = chance.choice(STRANGE)
+        table[last] = deepcopy(chance.choice(STRANGE))
     return json.dumps(changed[0]).encode()
 
 

@@ -52,6 +52,15 @@ class Place:
         return state if state is not None and is_sealed(state) else None
 
     @property
+    def grows_over(self) -> int | None:
+        """Over how many updates a batch grew on the way here; None where nobody kept that."""
+        match self.sealed:
+            case {"plan": {"growth_steps": int(n)}} | {"plan": {"total_steps": int(n)}}:
+                return n
+            case _:
+                return None
+
+    @property
     def end(self) -> Finished | None:
         """The run's end, where it is recorded at this place."""
         ends = (e for e in self.events if isinstance(e, Finished) and e.step == self.step)

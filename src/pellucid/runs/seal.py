@@ -21,8 +21,10 @@ from pellucid.json_text import json_text
 from pellucid.reader import parse_json
 from pellucid.training import Event, Started
 
-#: How long a run is to be: the one key that a flag of its own may change.
+#: How long a run is to be.
 LENGTH = "plan.total_steps"
+#: What `--steps` changes: a batch that grows goes on as it was planned.
+BY_STEPS = (LENGTH, "plan.growth_steps")
 #: How a value that is not there is written.
 _ABSENT = "nothing"
 #: Of a value in a message: a list of files may have thousands.
