@@ -119,7 +119,8 @@ def test_a_damaged_run_ends_every_verb_in_words(
 def test_a_damaged_run_ends_every_verb_in_words_at_length(
     verb: str, trained: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attack([(verb, name, s) for name in FILES for s in range(20, 30)], trained, run, capsys)
+    seeds = range(20, 22 if verb == "distill" else 30)  # which trains a model of usual size
+    attack([(verb, name, seed) for name in FILES for seed in seeds], trained, run, capsys)
 
 
 def test_an_absurd_number_ends_every_verb_in_words(
