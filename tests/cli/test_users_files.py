@@ -46,7 +46,7 @@ NAMES = (
     "checkpoints/step-4/model.safetensors",
 )
 
-TRAIN = ["train", "text.txt", "--out", "out", "--steps", "2"]
+TRAIN = ["train", "text.txt", "--out", "out", "--steps", "2", "--no-vitals"]
 TRAIN += [word for setting in (*TINY, "text.held_out=0.2") for word in ("--set", setting)]
 
 COMMANDS = {
@@ -122,10 +122,22 @@ ENDS = {
 STOPS = [(command, moment) for command in MOMENTS for moment in MOMENTS[command]]
 
 
-@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty folder"])
-@pytest.mark.parametrize(
-    ("command", "moment"), STOPS, ids=[f"{command} in {at[1]}" for command, at in STOPS]
-)
+def taken_in_turn() -> list[object]:
+    """Each stop with a folder that is there or with none, in turn; the others run at night."""
+    return [
+        pytest.param(
+            command,
+            moment,
+            is_there,
+            marks=[] if is_there == bool(place % 2) else [pytest.mark.nightly],
+            id=f"{command} in {moment[1]}-{'an empty folder' if is_there else 'no folder'}",
+        )
+        for place, (command, moment) in enumerate(STOPS)
+        for is_there in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(("command", "moment", "is_there"), taken_in_turn())
 def test_whatever_stops_a_command_every_byte_of_the_users_is_still_there(
     command: str,
     moment: tuple[object, str],
@@ -200,8 +212,17 @@ def _train_in_a_child(place: Path, moment: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
-@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "SIGKILL"])
-@pytest.mark.parametrize("moment", ["build_model", "run_to_toml"])
+@pytest.mark.parametrize(
+    ("moment", "end"),
+    [
+        ("build_model", "SIGINT"),
+        ("run_to_toml", "SIGTERM"),
+        ("run_to_toml", "SIGKILL"),
+        pytest.param("build_model", "SIGTERM", marks=pytest.mark.nightly),
+        pytest.param("build_model", "SIGKILL", marks=pytest.mark.nightly),
+        pytest.param("run_to_toml", "SIGINT", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_process_that_is_ended_leaves_the_users_files_and_can_be_begun_again(
     end: str, moment: str, place: Path
 ) -> None:

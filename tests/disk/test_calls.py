@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "pellucid"
+from support.source import FILES, nodes
 
 #: What removes or replaces something, by where alone it may be called.
 REMOVERS = {
@@ -52,11 +51,6 @@ WRITERS = {
     "vitals/huggingface.py": "a file of ours in a checkpoint that the trainer has just made",
     "cli/embed.py": "into memory",
 }
-
-
-@cache
-def nodes(path: Path) -> list[ast.AST]:
-    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
 def attributes(path: Path) -> Iterator[tuple[str, str]]:
@@ -105,9 +99,6 @@ def writes(path: Path) -> bool:
         if owner == "shutil" and name.startswith("copy") and name != "copymode":
             return True
     return False
-
-
-FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def test_only_the_room_disk_removes_and_renames() -> None:

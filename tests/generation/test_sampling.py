@@ -156,3 +156,10 @@ def test_filters_come_after_the_temperature_min_p_last() -> None:
     # of what top-k left, min-p 0.5 keeps two, by the shares that they had among all
     shares = distribution(logits, Sampling(temperature=1.0, top_k=3, min_p=0.5))
     torch.testing.assert_close(shares[0], torch.tensor([5, 3, 0, 0]).double() / 8)
+
+
+@pytest.mark.parametrize("temperature", [1e-30, 1e-200, 1e-320, 5e-324])
+def test_the_lowest_temperatures_are_greedy_without_an_overflow(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0, 3.0 - 2**-20]])
+    p = torch.as_tensor(distribution(logits.numpy(), Sampling(temperature=temperature)))
+    assert p.tolist() == [[0.0, 1.0, 0.0, 0.0]]

@@ -14,21 +14,18 @@ from pellucid.generation import Sampling
 from pellucid.maths import door
 from support.models import VARIANTS, build, random_ids
 from support.objectives import CASES, gradients
+from support.source import FILES, nodes
 from support.tiny import train_tiny
 
-SOURCE = Path(pellucid.__file__).parent
 #: What shows the public equations to somebody.
 AT_THE_DOOR = {"textbook"}
 
 
 def public_imports(file: Path) -> list[str]:
     """What a file imports from the door: `from pellucid.maths import ...`, or `maths` itself."""
-    text = file.read_text(encoding="utf-8")
-    if "maths" not in text:
-        return []
     return [
         alias.name
-        for node in ast.walk(ast.parse(text))
+        for node in nodes(file)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if (node.module == "pellucid.maths" and alias.name in maths.__all__)
@@ -38,12 +35,12 @@ def public_imports(file: Path) -> list[str]:
 
 def test_no_room_but_the_textbook_imports_an_equation_from_the_door() -> None:
     through = {
-        str(file.relative_to(SOURCE)): names
-        for file in SOURCE.rglob("*.py")
-        if file.relative_to(SOURCE).parts[0] not in AT_THE_DOOR and (names := public_imports(file))
+        name: names
+        for name, file in FILES.items()
+        if name.split("/")[0] not in AT_THE_DOOR and (names := public_imports(file))
     }
     assert through == {}
-    assert public_imports(SOURCE / "textbook" / "examples.py")
+    assert public_imports(FILES["textbook/examples.py"])
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from pellucid.checkpoints.files import MANIFEST
 from pellucid.cli.main import parser
-from reader.test_fuzz import damaged, ends
+from support.hostile import bounded_memory, damaged, ends
 
 CHECKPOINT = "checkpoints/step-12"
 FILES = (
@@ -83,7 +83,8 @@ def attack(
         shutil.rmtree(run.parent / "out", ignore_errors=True)
         damage(run, name, seed)
         try:
-            ends(words_of(verb, run), capsys)
+            with bounded_memory():
+                ends(words_of(verb, run), capsys)
         except Exception as error:
             raise AssertionError(f"{verb} on {name}, seed {seed}") from error
 
@@ -118,7 +119,8 @@ def test_a_damaged_run_ends_every_verb_in_words(
 def test_a_damaged_run_ends_every_verb_in_words_at_length(
     verb: str, trained: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attack([(verb, name, s) for name in FILES for s in range(20, 60)], trained, run, capsys)
+    seeds = range(20, 22 if verb == "distill" else 30)  # which trains a model of usual size
+    attack([(verb, name, seed) for name in FILES for seed in seeds], trained, run, capsys)
 
 
 def test_an_absurd_number_ends_every_verb_in_words(
@@ -126,8 +128,9 @@ def test_an_absurd_number_ends_every_verb_in_words(
 ) -> None:
     cases = list(numbered(run))
     assert len(cases) > 100
-    for words in random.Random(9).sample(cases, 40):
-        ends(words, capsys)
+    with bounded_memory():
+        for words in random.Random(9).sample(cases, 40):
+            ends(words, capsys)
 
 
 @pytest.mark.nightly
@@ -135,4 +138,5 @@ def test_every_absurd_number_ends_every_verb_in_words(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in numbered(run):
-        ends(words, capsys)
+        with bounded_memory():
+            ends(words, capsys)

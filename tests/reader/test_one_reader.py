@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pellucid
+from support.source import FILES, nodes
 
-SOURCE = Path(pellucid.__file__).parent
 #: Calls that read a file; those of these names that `pellucid.reader` gives are plain names.
 READING = {"open", "read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile", "GzipFile"}
 MODULES = {"np", "numpy", "zipfile", "gzip", "tokenize", "os"}
@@ -46,7 +45,7 @@ ALLOWED = {
 
 def openings(file: Path) -> Iterator[str]:
     """The calls in a source file that may open a file to read it."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes(file):
         if not isinstance(node, ast.Call):
             continue
         match node.func:
@@ -64,9 +63,9 @@ def openings(file: Path) -> Iterator[str]:
 
 def test_no_other_room_opens_a_file_from_outside() -> None:
     by_file = {
-        path.relative_to(SOURCE).as_posix(): sorted(set(openings(path)))
-        for path in SOURCE.rglob("*.py")
-        if path.relative_to(SOURCE).parts[0] != "reader"
+        name: sorted(set(openings(path)))
+        for name, path in FILES.items()
+        if not name.startswith("reader/")
     }
     opening = {name: calls for name, calls in by_file.items() if calls}
     assert {name: calls for name, calls in opening.items() if name not in ALLOWED} == {}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import tomllib
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +17,20 @@ import tomli_w
 import torch
 
 from pellucid import runs
+from pellucid.batches import TokenBatch
 from pellucid.checkpoints import load, save
 from pellucid.cli.main import main
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.runs import RunFolder, read_events
+from pellucid.runs.place import find_place
+from pellucid.runs.records import cut_after
 from pellucid.training import (
     CheckpointSaved,
     Drifted,
     Evaluated,
     Event,
     Finished,
+    Job,
     Noticed,
     Resumed,
     Sampled,
@@ -108,6 +115,27 @@ def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
         runs.resume(run.path, show=False)
 
 
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        {"kind": "SGD", "learning_rate": 0.1, "momentum": 0.9, "l2": 0.0},
+        {"kind": "AdamW", "learning_rate": 0.1, "betas": [0.9, 0.9], "eps": 1e-8,
+         "weight_decay": 0.1},
+    ],
+    ids=lambda table: table["kind"],
+)  # fmt: skip
+def test_another_optimiser_begins_without_a_memory_and_that_is_said(
+    run: RunFolder, optimiser: dict[str, object]
+) -> None:
+    table = tomllib.loads(run.config.read_text()) | {"optimiser": optimiser}
+    run.config.write_text(tomli_w.dumps(table))
+    (line,) = texts(resume(run, allow_drift=True))
+    assert "begins without a memory of earlier updates" in line
+    names = {name.partition("::")[2] for name in load(run.shelf.latest()).optimiser}
+    assert names <= {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
+    assert texts(resume(run, steps=14)) == []  # which it has by now
+
+
 def test_a_run_without_a_checkpoint_is_sealed_too(run: RunFolder) -> None:
     shutil.rmtree(run.shelf.folder)
     edit(run.config, "batch_size = 4", "batch_size = 2")
@@ -123,6 +151,39 @@ def test_steps_make_a_run_longer_and_shorter_without_more_words(run: RunFolder) 
     assert run.shelf.latest().name == "step-16"
     with pytest.raises(ConfigError, match=r"--steps 5: the run has done 16 updates"):
         runs.resume(run.path, steps=5, show=False)
+
+
+@pytest.mark.parametrize("kind", ["GrowingBatch", "GrowingLength"])
+def test_a_longer_run_goes_on_growing_as_it_was_planned(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[tuple[int, int, object]] = []
+    batch_of = Job.batch_of
+
+    def note(job: Job, step: int) -> object:
+        batch = batch_of(job, step)
+        assert isinstance(batch, TokenBatch)
+        places.append((step, job.rows_before(step), tuple(batch.ids.shape)))
+        return batch
+
+    monkeypatch.setattr(Job, "batch_of", note)
+    first = {"GrowingBatch": 2, "GrowingLength": 4}[kind]
+    growth = f'training.growth={{kind="{kind}", first={first}, until=0.75}}'
+    train_tiny(tmp_path / "run", settings=[growth])
+    planned = places.copy()
+    folder = RunFolder(tmp_path / "run")
+    runs.resume(folder.shelf.path(8), steps=14, show=False)
+    assert places[12:16] == planned[8:12]
+    assert [shape for _, _, shape in places[16:]] == [planned[-1][2]] * 2
+    (line,) = texts(read_events(folder.metrics))
+    assert line == "what begins small grows as it was planned, for 12 updates"
+    runs.resume(folder.path, steps=15, show=False)
+    assert json.loads(folder.plan.read_text())["growth_steps"] == 12
+    assert places[-1][0] == 14
+    runs.resume(folder.shelf.path(14), steps=12 + 3, show=False)  # nothing to ask for
+    edit(folder.plan, '"growth_steps": 12', '"growth_steps": 9')
+    with pytest.raises(RunError, match=r"plan\.growth_steps: the run has 12, here is 9"):
+        runs.resume(folder.path, show=False)
 
 
 def test_a_length_edited_by_hand_is_refused_with_the_flag_for_it(run: RunFolder) -> None:
@@ -158,8 +219,17 @@ def test_what_a_crash_left_of_a_line_is_cut_off_and_said(
     whole = read_events(run.metrics)
     run.metrics.write_bytes(run.metrics.read_bytes() + tail)
     assert read_events(run.metrics) == whole  # whoever reads it meanwhile
-    (line,) = texts(resume(run))
+    (line,) = cut_after(run.metrics, 12)
     assert words in line
+    assert read_events(run.metrics) == whole
+    assert run.metrics.read_bytes().endswith(b"}\n")
+    assert cut_after(run.metrics, 12) == []
+
+
+def test_what_was_cut_off_is_shown_when_the_run_goes_on(run: RunFolder) -> None:
+    run.metrics.write_bytes(run.metrics.read_bytes() + b'{"event": "Log\xc3' + b"\0" * 7)
+    (line,) = texts(resume(run))
+    assert "its 22 bytes, 7 of them zero" in line
     assert b"\0" not in run.metrics.read_bytes()
 
 
@@ -256,6 +326,79 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
         runs.resume(folder.path, show=False)
 
 
+def write_anew(path: Path, **parts: object) -> None:
+    """Save a checkpoint again with other parts, under checksums that fit."""
+    whole = load(path)
+    whole = replace(whole, **{name: deepcopy(part) for name, part in parts.items()})
+    shutil.rmtree(path)
+    save(path, whole)
+
+
+#: What may be wrong in a state whose checksum is right: what is put where, and what is said of it.
+WRONG_STATES = {
+    "a step that is another's": (("progress", "step"), 7, "progress.step is 7"),
+    "a step that is none": (("progress", "step"), -1, "step must be at least 0"),
+    "no progress": (("progress",), {}, "progress"),
+    "generators that are none": (("generators", "python"), [3, [1], None], "generators"),
+    "a config of another run": (("config", "seed"), 5, "its config or its plan"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_STATES)
+def test_a_state_that_says_what_cannot_be_is_left_out_though_its_checksum_fits(
+    case: str, trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    keys, value, words = WRONG_STATES[case]
+    state = table = deepcopy(dict(load(folder.shelf.path(12)).state))
+    for key in keys[:-1]:
+        table = table[key]
+    table[keys[-1]] = value
+    write_anew(folder.shelf.path(12), state=state)
+    place = find_place(folder, None)
+    assert place.name == "step-8"
+    (line,) = place.notices
+    assert line.startswith("step-12 is left out (")
+    assert words in line
+    assert line.endswith("goes on from step-8, and 4 steps are done again")
+    with pytest.raises(CheckpointError, match=words):
+        find_place(folder, folder.shelf.path(12))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.zeros(3, 5), r"is \(3, 5\) of torch.float32, expected \(16, 16\)"),
+        (
+            torch.zeros(16, 16).int(),
+            r"is \(16, 16\) of torch.int32, expected \(16, 16\) of",
+        ),
+    ],
+)
+def test_a_memory_of_another_shape_or_type_is_refused_by_name_and_both(
+    run: RunFolder, tensor: torch.Tensor, words: str
+) -> None:
+    path = run.shelf.path(8)
+    memory = dict(load(path).optimiser)
+    name = next(name for name in memory if memory[name].shape == (16, 16))
+    write_anew(path, optimiser=memory | {name: tensor})
+    with pytest.raises(CheckpointError, match=f"{re.escape(name)} {words}"):
+        runs.resume(path, show=False)
+    write_anew(path, optimiser=memory | {name.replace("::", "::other_"): tensor})
+    with pytest.raises(CheckpointError, match=r"has .*other_.*, expected .*of another optimiser"):
+        runs.resume(path, show=False)
+
+
+def test_weights_of_another_type_are_refused_by_name(run: RunFolder) -> None:
+    path = run.shelf.path(8)
+    weights = dict(load(path).model)
+    name = next(iter(weights))
+    write_anew(path, model=weights | {name: weights[name].int()})
+    with pytest.raises(CheckpointError, match=rf"{re.escape(name)} is of torch\.int32, expected"):
+        runs.load(path)
+
+
 @pytest.mark.parametrize("name", ["../../other", "/etc", "step-8/..", ".", "step-08", "outside"])
 @pytest.mark.parametrize("mark", ["latest", "best"])
 def test_latest_and_best_name_a_folder_of_this_run_alone(
@@ -297,8 +440,6 @@ def test_damaged_windows_of_vital_signs_never_stop_a_resume(
 
 def draw_while_judging(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Code of the user's that draws from Python's and NumPy's generators in every update."""
-    from pellucid.training import Job
-
     drawn: list[float] = []
     batch_of = Job.batch_of
 
@@ -314,16 +455,16 @@ def test_what_code_of_the_users_draws_is_the_same_after_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = draw_while_judging(monkeypatch)
-    train_tiny(tmp_path / "run")
+    train_tiny(tmp_path / "run", steps=6)
     straight = drawn.copy()
-    assert len(set(straight)) == 12
-    runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
-    assert drawn[12:] == straight[8:]
+    assert len(set(straight)) == 6
+    runs.resume(tmp_path / "run" / "checkpoints" / "step-4", show=False)
+    assert drawn[6:] == straight[4:]
     drawn.clear()
     random.seed(3)
     np.random.seed(3)
-    train_tiny(tmp_path / "again")  # whatever was drawn before
-    assert drawn == straight
+    train_tiny(tmp_path / "again", steps=2)  # whatever was drawn before
+    assert drawn == straight[:2]
 
 
 def test_training_leaves_the_callers_generators_as_they_were(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pellucid import disk
 from pellucid.checkpoints.atomic import write_text
@@ -23,6 +25,7 @@ from pellucid.errors import CheckpointError
 from pellucid.reader import read_bytes, read_text
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Bytes of `latest`, `best` and `run-id`: a name each.
 _MARK = 2**12
@@ -85,8 +88,9 @@ class Shelf:
         """The checkpoint with the best held-out loss, or the latest where none was evaluated."""
         return self._marked("best" if (self.folder / "best").is_file() else "latest")
 
-    def newest_whole(self) -> tuple[Path, list[tuple[Path, str]]]:
-        """The newest whole checkpoint up to the latest; the newer ones, with what is wrong.
+    def newest_whole(self, opened: Callable[[Path], T]) -> tuple[Path, T, list[tuple[Path, str]]]:
+        """The newest checkpoint up to the latest that can be opened, and what `opened` makes of it;
+        the newer ones, with what is wrong.
 
         Raises:
             CheckpointError: none is whole, or `latest` names no checkpoint of this folder.
@@ -96,11 +100,9 @@ class Shelf:
         left_out: list[tuple[Path, str]] = []
         for path in (latest, *reversed(older)):
             try:
-                verify(path)
+                return path, opened(path), left_out
             except CheckpointError as error:
                 left_out.append((path, str(error)))
-            else:
-                return path, left_out
         raise CheckpointError(f"{left_out[0][1]}; no other checkpoint is whole")
 
     def _named(self, mark: str) -> Path:

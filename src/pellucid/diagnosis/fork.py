@@ -189,11 +189,11 @@ def _plan(origin: Origin, run: config.Run) -> config.Plan:
 
 
 def _cut(job: Job, progress: Progress, end: int, into: RunFolder) -> Job:
-    """The job up to update `end`; its schedule is still that of the whole run."""
+    """The job up to update `end`; schedule and growth are still those of the whole run."""
     nothing = HeldOut(loss_nats=math.nan, over=0, unit=job.unit, measures={})
     return replace(
         job,
-        plan=replace(job.plan, total_steps=end),
+        plan=replace(job.plan, total_steps=end, growth_steps=job.plan.grows_over),
         # the loop asks before a run's first update too
         evaluate=lambda: job.evaluate() if progress.step == end else nothing,
         sample=_silent,

@@ -59,6 +59,10 @@ class Sampling:
                 raise ConfigError(f"{name} must be {allowed}, was {getattr(self, name)}")
 
 
+#: Below it the likeliest token is certain, and quotients overflow.
+_COLDEST = 1e-30
+
+
 def distribution(logits: Array, sampling: Sampling) -> Array:
     """The probabilities from which the next token is drawn; needs a temperature above 0.
 
@@ -69,7 +73,8 @@ def distribution(logits: Array, sampling: Sampling) -> Array:
     xp = namespace(logits)
     logits = xp.astype(logits, _wide(logits))
     # the largest first becomes 0, so that no temperature, however low, makes an infinity of it
-    logits = (logits - xp.max(logits, axis=-1, keepdims=True)) / sampling.temperature
+    logits = logits - xp.max(logits, axis=-1, keepdims=True)
+    logits = logits / max(sampling.temperature, _COLDEST)
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
         # `keep_top_k`, without sorting the whole vocabulary
         largest = torch.as_tensor(logits).topk(sampling.top_k).values

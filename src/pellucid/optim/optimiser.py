@@ -17,6 +17,7 @@ from pellucid.errors import CheckpointError
 from pellucid.optim.clipping import Gate
 from pellucid.optim.grouping import Group
 from pellucid.optim.proximal import Penalty
+from pellucid.optim.remembered import check_state
 
 
 class Optimiser:
@@ -99,14 +100,10 @@ class Optimiser:
         """Take back what `state_tensors` gave.
 
         Raises:
-            CheckpointError: a state belongs to no parameter of this model.
+            CheckpointError: a state belongs to no parameter of this model, or is not what this
+                optimiser keeps of it; names both shapes.
         """
-        owners = {
-            parameter: part
-            for part in self.parts
-            for options in part.param_groups
-            for parameter in cast("list[nn.Parameter]", options["params"])
-        }
+        by_name: dict[str, dict[str, Tensor]] = {}
         for full, value in tensors.items():
             name, _, key = full.partition("::")
             if name not in self._names:
@@ -114,6 +111,16 @@ class Optimiser:
                     f"the optimiser's state names {name!r}, which the model does not have: "
                     "the checkpoint belongs to another model"
                 )
+            by_name.setdefault(name, {})[key] = value
+        owners = {
+            parameter: part
+            for part in self.parts
+            for options in part.param_groups
+            for parameter in cast("list[nn.Parameter]", options["params"])
+        }
+        for name, state in by_name.items():
             parameter = self._names[name]
+            check_state(name, state, owners[parameter], parameter)
             # step counters of fused optimisers live with their parameter, moments too
-            owners[parameter].state[parameter][key] = value.to(parameter.device)
+            placed = {key: value.to(parameter.device) for key, value in state.items()}
+            owners[parameter].state[parameter].update(placed)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from pellucid import children
+from pellucid.checkpoints import verify
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.free_memory import forcing
 from pellucid.reader import read_json_table
@@ -186,7 +187,7 @@ class _Proof:
         if not shelf.steps():
             return 0, self.start == 0
         try:
-            path, _ = shelf.newest_whole()
+            path, _, _ = shelf.newest_whole(verify)
         except CheckpointError:
             return self.start, False
         step = int(path.name.removeprefix("step-"))

@@ -131,7 +131,7 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
     """Put tensors into a model that was built on the meta device, or into one that has weights.
 
     Raises:
-        CheckpointError: a tensor is missing, is not expected, or has another shape.
+        CheckpointError: a tensor is missing, is not expected, or has another shape or type.
     """
     wanted = model.state_dict()
     if wanted.keys() != tensors.keys():
@@ -146,6 +146,11 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
             raise CheckpointError(
                 f"the checkpoint does not fit the config: {name} is {tuple(tensors[name].shape)}, "
                 f"the config says {tuple(tensor.shape)}"
+            )
+        if tensor.dtype != tensors[name].dtype:
+            raise CheckpointError(
+                f"the checkpoint does not fit the config: {name} is of {tensors[name].dtype}, "
+                f"expected {tensor.dtype}"
             )
     model.load_state_dict(dict(tensors), assign=model.device.type == "meta")
     model.to(device)

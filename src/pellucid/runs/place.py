@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.checkpoints import STATE, Checkpoint, Reached, Shelf, reached
-from pellucid.checkpoints import load as load_checkpoint
-from pellucid.errors import CheckpointError
+from pellucid.checkpoints import Checkpoint, Reached, Shelf
 from pellucid.runs.folder import RunFolder
+from pellucid.runs.opened import open_checkpoint
 from pellucid.runs.records import read_events
 from pellucid.runs.seal import LENGTH, Change, changes_since, is_sealed, sealed_at_start
 from pellucid.training import CheckpointSaved, Drifted, Event, Finished
@@ -53,6 +52,15 @@ class Place:
         return state if state is not None and is_sealed(state) else None
 
     @property
+    def grows_over(self) -> int | None:
+        """Over how many updates a batch grew on the way here; None where nobody kept that."""
+        match self.sealed:
+            case {"plan": {"growth_steps": int(n)}} | {"plan": {"total_steps": int(n)}}:
+                return n
+            case _:
+                return None
+
+    @property
     def end(self) -> Finished | None:
         """The run's end, where it is recorded at this place."""
         ends = (e for e in self.events if isinstance(e, Finished) and e.step == self.step)
@@ -75,11 +83,13 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
     """
     events = read_events(folder.metrics)
     left_out: list[tuple[Path, str]] = []
-    path = named
-    if path is None and folder.shelf.steps():
-        path, left_out = folder.shelf.newest_whole()
-    saved = None if path is None else load_checkpoint(path)
-    place = Place(path, saved, _reached(path, saved), events)
+    path, opened = named, None
+    if named is not None:
+        opened = open_checkpoint(named)
+    elif folder.shelf.steps():
+        path, opened, left_out = folder.shelf.newest_whole(open_checkpoint)
+    saved, progress = opened or (None, None)
+    place = Place(path, saved, progress, events)
     notices = [
         f"{bad.name} is left out ({problem}): the run goes on from {place.name}, and "
         f"{_steps_of(bad) - place.step:,} steps are done again"
@@ -88,23 +98,6 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
     if place.sealed is None:
         notices.append(_UNSEALED)
     return replace(place, notices=tuple(notices))
-
-
-def _reached(path: Path | None, saved: Checkpoint | None) -> Reached | None:
-    """How far the run was.
-
-    Raises:
-        CheckpointError: the state does not say, or something else than its folder's name.
-    """
-    if path is None or saved is None:
-        return None
-    progress = reached(saved.state, path / STATE)
-    if path.name != f"step-{progress.step}":
-        raise CheckpointError(
-            f"{path / STATE} is damaged: progress.step is {progress.step:,}, expected that of its "
-            f"folder, {path.name}; resume from another checkpoint, named by its folder"
-        )
-    return progress
 
 
 def open_changes(

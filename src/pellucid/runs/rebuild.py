@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,21 @@ import torch
 from pellucid import config
 from pellucid.checkpoints import STATE, Checkpoint, reached, verify, write_text
 from pellucid.config import encode, run_to_toml
-from pellucid.errors import CheckpointError, ConfigError, PellucidError
+from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
-from pellucid.reader import as_table
 from pellucid.runs.build import build_job, build_model
 from pellucid.runs.compiling import compile_blocks
 from pellucid.runs.data import open_data
 from pellucid.runs.folder import RunFolder, existing_folder, preparing
 from pellucid.runs.kernels import attend_by
 from pellucid.runs.load import fill, read_config, read_plan
+from pellucid.runs.opened import bring_back_generators
 from pellucid.runs.place import find_place, open_changes
 from pellucid.runs.plan import find_precision
 from pellucid.runs.records import cut_after, recorder
 from pellucid.runs.tasks import Given, Reward, assemble_task
 from pellucid.text import Tokenizer
-from pellucid.training import Drifted, Job, Progress, restore_generators, seed_step
+from pellucid.training import Drifted, Job, Progress, seed_step
 
 
 def rebuild(
@@ -69,24 +70,25 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
     numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
     progress = Progress(**numbers)
     fill(job.model, checkpoint.model, job.model.device)
-    job.optimiser.load_state_tensors(checkpoint.optimiser)
+    if not is_of_another_optimiser(checkpoint, job):
+        job.optimiser.load_state_tensors(checkpoint.optimiser)
     seed_step(job.seed, progress.step)  # what a checkpoint does not have is as at any other step
-    try:
-        states = as_table(checkpoint.state.get("generators", {}), f"generators in {STATE}")
-        restore_generators(checkpoint.random, states)
-    except _NO_STATE as error:
-        raise CheckpointError(
-            f"the checkpoint's random generators cannot be restored ({error}): generators in "
-            f"{STATE}, or random.safetensors, is damaged; resume from another checkpoint, named by "
-            "its folder"
-        ) from None
+    bring_back_generators(checkpoint, Path(STATE))
     return progress
 
 
-#: What torch's, Python's and NumPy's generators raise on a state that is none.
-_NO_STATE = (
-    PellucidError, TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError
-)  # fmt: skip
+def is_of_another_optimiser(checkpoint: Checkpoint, job: Job) -> bool:
+    """Whether another kind of optimiser saved it: what that remembers means nothing to this one."""
+    kind = _optimiser_of(checkpoint.state)
+    return kind is not None and kind != _optimiser_of(job.facts)
+
+
+def _optimiser_of(state: Mapping[str, Any]) -> str | None:
+    match state:
+        case {"config": {"optimiser": {"kind": str(kind)}}}:
+            return kind
+        case _:
+            return None
 
 
 def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:

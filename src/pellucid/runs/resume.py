@@ -24,10 +24,10 @@ from pellucid.runs.follow import follow, memory_refused, shown_to
 from pellucid.runs.load import Run, load, read_config, read_plan
 from pellucid.runs.place import Place, find_place, open_changes
 from pellucid.runs.plan import machine_changes
-from pellucid.runs.rebuild import rebuild, restore
+from pellucid.runs.rebuild import is_of_another_optimiser, rebuild, restore
 from pellucid.runs.records import cut_after
 from pellucid.runs.rewards import REWARD, find_reward, reward_changes, same_reward
-from pellucid.runs.seal import LENGTH, Change
+from pellucid.runs.seal import BY_STEPS, LENGTH, Change
 from pellucid.training import (
     Drifted,
     Event,
@@ -39,6 +39,8 @@ from pellucid.training import (
     Watcher,
     generators_kept,
 )
+
+_FORGOTTEN = "the optimiser is another one: it begins without a memory of earlier updates"
 
 
 @generators_kept()
@@ -81,20 +83,25 @@ def resume(
         run.check_objective()
         plan = read_plan(folder)
         place = find_place(folder, named)
-        longer = _with_length(plan, steps, place.step)
+        longer = _with_length(run, plan, steps, place)
         drift = [
             *open_changes(place, run, plan, longer),
             *machine_changes(plan),
             *reward_changes(run.objective, place.events, reward),
         ]
         if not allow_drift:
-            _refuse([c for c in drift if steps is None or c.key != LENGTH], place)
+            _refuse([c for c in drift if steps is None or c.key not in BY_STEPS], place)
             same_reward(run.objective, folder, reward)
         check_beginning(run, watched=bool(watchers))
         torch.set_num_threads(longer.threads)
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
         progress = Progress() if place.saved is None else restore(job, place.saved)
         first = _first_events(folder, place, longer, drift)
+        if longer.growth_steps != plan.growth_steps:
+            text = f"what begins small grows as it was planned, for {longer.grows_over:,} updates"
+            first.append(Noticed(step=place.step, text=text))
+        if place.saved is not None and is_of_another_optimiser(place.saved, job):
+            first.append(Noticed(step=place.step, text=_FORGOTTEN))
         if place.end is not None and place.step >= longer.total_steps and not drift:
             for observer in shown:  # it is all recorded already
                 for event in (*first, place.end):
@@ -107,15 +114,24 @@ def resume(
     return load(folder.path, force=True)  # the estimate of the training had it
 
 
-def _with_length(plan: config.Plan, steps: int | None, done: int) -> config.Plan:
+def _with_length(
+    run: config.Run, plan: config.Plan, steps: int | None, place: Place
+) -> config.Plan:
+    """The plan with another length; a batch that grows does so as it was planned.
+
+    Raises:
+        ConfigError: more updates than that are done.
+    """
     if steps is None:
         return plan
-    if steps < max(1, done):
+    if steps < max(1, place.step):
         raise ConfigError(
-            f"--steps {steps}: the run has done {done:,} updates of {plan.total_steps:,}; --steps "
-            "is the length of the whole run: give more than are done"
+            f"--steps {steps}: the run has done {place.step:,} updates of {plan.total_steps:,}; "
+            "--steps is the length of the whole run: give more than are done"
         )
-    return replace(plan, total_steps=steps)
+    over = place.grows_over or plan.grows_over
+    grows = run.training.growth is not None and steps != over
+    return replace(plan, total_steps=steps, growth_steps=over if grows else None)
 
 
 def _refuse(drift: Sequence[Change], place: Place) -> None:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pellucid import config
 from pellucid.config import decode, encode
-from pellucid.errors import ConfigError
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json
 from pellucid.training import Event, Started
 
-#: How long a run is to be: the one key that a flag of its own may change.
+#: How long a run is to be.
 LENGTH = "plan.total_steps"
+#: What `--steps` changes: a batch that grows goes on as it was planned.
+BY_STEPS = (LENGTH, "plan.growth_steps")
 #: How a value that is not there is written.
 _ABSENT = "nothing"
 #: Of a value in a message: a list of files may have thousands.
@@ -66,6 +69,21 @@ def sealed_at_start(events: Sequence[Event]) -> dict[str, Any] | None:
 def is_sealed(state: Mapping[str, Any]) -> bool:
     """Whether a checkpoint says by which config and plan it came about; those of 0.1 do not."""
     return {"seal", "config", "plan"} <= state.keys()
+
+
+def check_seal(state: Mapping[str, Any], file: Path) -> None:
+    """Refuse a checkpoint's state whose config or plan is not the one that it was sealed with.
+
+    Raises:
+        CheckpointError: the state was changed, or is damaged.
+    """
+    if not is_sealed(state):
+        return
+    if state["seal"] != {name: _digest(state[name]) for name in ("config", "plan")}:
+        raise CheckpointError(
+            f"{file} is damaged: its config or its plan is not what its seal is the digest of; "
+            "resume from another checkpoint, named by its folder"
+        )
 
 
 def changes_since(

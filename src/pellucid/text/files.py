@@ -31,7 +31,7 @@ def documents_from(paths: Iterable[str], field: str | None = None) -> list[Docum
 
 
 def read_pieces(
-    paths: Iterable[str], field: str | None, tally: Tally, piped: Piped
+    paths: Iterable[str | Path], field: str | None, tally: Tally, piped: Piped
 ) -> Iterator[Piece]:
     """One document per text file and per row, in the order of paths; `tally` counts on the way.
 
@@ -66,7 +66,7 @@ def read_pieces(
         )
 
 
-def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path]:
+def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> list[Path]:
     """The files that `read_pieces` would read, in order; standard input is none.
 
     Raises:
@@ -75,7 +75,7 @@ def files_in(paths: Iterable[str], field: str | None, tally: Tally) -> list[Path
     return [file for path in paths for file in _files(path, field, tally)]
 
 
-def tables_in(paths: Iterable[str]) -> list[Path]:
+def tables_in(paths: Iterable[str | Path]) -> list[Path]:
     """The files that are named, and of folders those that are tables.
 
     Raises:
@@ -134,24 +134,27 @@ def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Piece]:
         raise TextError(f"{name} is empty: no row has a text to learn from")
 
 
-def _files(path: str, field: str | None, tally: Tally, *, only_tables: bool = False) -> list[Path]:
-    if not str(path).strip():
+def _files(
+    path: str | Path, field: str | None, tally: Tally, *, only_tables: bool = False
+) -> list[Path]:
+    name = str(path)
+    if not name.strip():
         raise TextError("a path is empty: pass a text file, a folder of text files, or -")
-    place = Path(path)
+    place = Path(name)
     if place.is_dir():
         return _in_folder(place, field, tally, only_tables=only_tables)
     if place.exists():
         return [place]
-    if not glob.has_magic(path):
+    if not glob.has_magic(name):
         raise TextError(
-            f"{path} does not exist: pass a text file, a folder of text files, or - for standard "
+            f"{name} does not exist: pass a text file, a folder of text files, or - for standard "
             "input"
         )
-    found = [Path(each) for each in sorted(glob.glob(path, recursive=True))]
+    found = [Path(each) for each in sorted(glob.glob(name, recursive=True))]
     files = [each for each in found if not each.is_dir()]
     if not files:
         raise TextError(
-            f"no file is called like {path}: * stands for any part of a name, ** for folders of "
+            f"no file is called like {name}: * stands for any part of a name, ** for folders of "
             "any depth"
         )
     return files

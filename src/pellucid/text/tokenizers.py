@@ -31,6 +31,7 @@ from pellucid.text.ends import (
     said_ends,
     settings_for,
 )
+from pellucid.text.feeding import feed
 
 Ids = npt.NDArray[np.uint32]
 
@@ -275,7 +276,7 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    inner.train_from_iterator(texts, trainer)
+    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
     return Tokenizer(inner)
 
 

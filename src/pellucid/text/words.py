@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from pellucid.text.ends import BEGIN, END, UNKNOWN
+from pellucid.text.feeding import feed
 from pellucid.text.tokenizers import Tokenizer
 
 _SPECIAL = [BEGIN, END, UNKNOWN]
@@ -30,7 +31,7 @@ def train_words(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size, special_tokens=_SPECIAL, show_progress=False
     )
-    inner.train_from_iterator(texts, trainer)
+    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
     return Tokenizer(inner)
 
 
@@ -53,7 +54,7 @@ def train_word_pieces(texts: Iterable[str], vocab_size: int, *, lowercase: bool)
         limit_alphabet=min(1000, (vocab_size - len(_SPECIAL)) // 2),
         show_progress=False,
     )
-    inner.train_from_iterator(texts, trainer)
+    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
     return Tokenizer(inner)
 
 

@@ -89,10 +89,10 @@ class Job:
         if not isinstance(growth, config.GrowingLength):
             return batch
         assert isinstance(batch, TokenBatch)  # rows of anything else were refused
-        return batch.cut(stages(growth, length, self.plan.total_steps).at(step))
+        return batch.cut(stages(growth, length, self.plan.grows_over).at(step))
 
     @property
     def _rows(self) -> Stages:
         growth = self.settings.growth
         grows = growth if isinstance(growth, config.GrowingBatch) else None
-        return stages(grows, self.settings.batch_size, self.plan.total_steps)
+        return stages(grows, self.settings.batch_size, self.plan.grows_over)

@@ -1,0 +1,97 @@
+"""Texts for a library that hears no signal, handed to it in a thread of its own.
+
+Comes in: texts, and a call that takes them all. Goes out: nothing. It does not know what is done
+with them.
+
+Python runs the handler of a signal in the main thread, between two of its instructions. The library
+that trains tokenizers computes for minutes without one, and Ctrl-C would wait as long. So the main
+thread reads the texts and waits, and ends at once; the other thread ends with the process.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+NAME = "pellucid-library"
+#: Texts and characters that change hands together, and how often that may be ahead of the library.
+_TEXTS, _CHARACTERS, _AHEAD = 256, 2**18, 2
+#: Seconds between two looks, on systems where a signal does not wake who waits.
+_LOOK = 0.1
+
+
+class _GivenUpError(Exception):
+    """Nobody waits for the result any more."""
+
+
+def feed(work: Callable[[Iterator[str]], None], texts: Iterable[str]) -> None:
+    """Call `work` with the texts; a signal ends the waiting for it at once.
+
+    Raises:
+        BaseException: what `work` or the reading of the texts raised.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work(iter(texts))  # no signal arrives here
+        return
+    feeder = _Feeder(work)
+    try:
+        feeder.hand_over(texts)
+        feeder.wait()
+    except BaseException:
+        feeder.give_up()
+        raise
+
+
+class _Feeder:
+    def __init__(self, work: Callable[[Iterator[str]], None]) -> None:
+        self._work = work
+        self._queue: queue.Queue[list[str] | None] = queue.Queue(_AHEAD)
+        self._done, self._given_up = threading.Event(), threading.Event()
+        self._errors: list[BaseException] = []
+        threading.Thread(target=self._run, name=NAME, daemon=True).start()
+
+    def hand_over(self, texts: Iterable[str]) -> None:
+        batch, size = list[str](), 0
+        for text in texts:
+            batch.append(text)
+            size += len(text)
+            if len(batch) == _TEXTS or size >= _CHARACTERS:
+                self._put(batch)
+                batch, size = [], 0
+        self._put(batch)
+        self._put(None)
+
+    def wait(self) -> None:
+        while not self._done.wait(_LOOK):
+            pass
+        if self._errors:
+            raise self._errors[0]
+
+    def give_up(self) -> None:
+        self._given_up.set()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+    def _put(self, batch: list[str] | None) -> None:
+        while not self._done.is_set():
+            try:
+                self._queue.put(batch, timeout=_LOOK)
+                return
+            except queue.Full:
+                continue
+
+    def _run(self) -> None:
+        try:
+            self._work(self._texts())
+        except BaseException as error:  # a panic of the library is no Exception
+            self._errors.append(error)
+        finally:
+            self._done.set()
+
+    def _texts(self) -> Iterator[str]:
+        while (batch := self._queue.get()) is not None:
+            yield from batch
+        if self._given_up.is_set():
+            raise _GivenUpError
