@@ -55,15 +55,12 @@ class Hook:
 class LastingHook(Hook):
     """A hook that stays on while the training runs; a compiler lets it run as it is."""
 
-    def __new__(cls, *_: object) -> LastingHook:
-        # not loaded for this alone: where it was not, hooks that it meets later do nothing
-        return super().__new__(_beside_a_compiler() if "torch._dynamo" in sys.modules else cls)
-
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._hear(*args, **kwargs)
+            self.hear(*args, **kwargs)
 
-    def _hear(self, *args: Any, **kwargs: Any) -> None:
+    def hear(self, *args: Any, **kwargs: Any) -> None:
+        """Call, unless pellucid itself runs the model."""
         if not getattr(_thread, "unheard", False):
             self._guard(self._part, self._call, *args, **kwargs)
 
@@ -71,7 +68,7 @@ class LastingHook(Hook):
 @cache
 def _beside_a_compiler() -> type[LastingHook]:
     """Hooks that a compiler does not look into: not one frame of theirs is traced."""
-    hear = cast("Any", torch.compiler).disable(LastingHook._hear)
+    hear = cast("Any", torch.compiler).disable(LastingHook.hear)
     return type("CompiledHook", (LastingHook,), {"__call__": hear})
 
 
@@ -99,7 +96,7 @@ class Hooks:
 
     def on(self, register: Callable[[Any], Any], part: str, call: Callable[..., object]) -> None:
         """Call it where `register` (of a parameter or an optimiser) registers it."""
-        self.add(register(self._kind(self._guard, part, call)))
+        self.add(register(self._new(part, call)))
 
     def add(self, handle: Any) -> None:
         """Take one more handle to be removed with the others."""
@@ -113,7 +110,13 @@ class Hooks:
     def _hook(self, module: nn.Module, part: str, call: Callable[..., object]) -> Hook:
         if issubclass(self._kind, LastingHook):
             self.add(_LeftOut(module))
-        return self._kind(self._guard, part, call)
+        return self._new(part, call)
+
+    def _new(self, part: str, call: Callable[..., object]) -> Hook:
+        # not loaded for this alone: where it was not, hooks that it meets later do nothing
+        is_compiling = self._kind is LastingHook and "torch._dynamo" in sys.modules
+        kind = _beside_a_compiler() if is_compiling else self._kind
+        return kind(self._guard, part, call)
 
     def __enter__(self) -> Self:
         return self
