@@ -34,7 +34,7 @@ def test_what_is_not_finite_is_refused_by_name_now_or_where_it_is_read(top: floa
         lambda: finite_later(logits(top), "the logits"),  # a CPU is not waited for
         lambda: _together(CHOSEN, logits(top), "the logits"),
     ):
-        with pytest.raises(NonFiniteError, match="^the logits are not finite") as refused:
+        with pytest.raises(NonFiniteError, match=r"^the logits are not finite") as refused:
             look()
         assert refused.value.exit_code == 3
     with not_refused():
