@@ -58,7 +58,8 @@ class Live:
         for sign in signs:
             sick = sign.word == "sick"
             self._in_a_row[sign.id] = self._in_a_row.get(sign.id, 0) + 1 if sick else 0
-            self._due |= self._in_a_row[sign.id] == _LASTING
+            # asked again while it stays so: the cause may be plain only later
+            self._due |= sick and self._in_a_row[sign.id] % _LASTING == 0
 
     @property
     def is_over(self) -> bool:

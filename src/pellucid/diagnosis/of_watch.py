@@ -17,6 +17,7 @@ from pellucid.diagnosis.finding import Evidence, Finding, found, limit
 from pellucid.diagnosis.frame import Frame, frame_of
 from pellucid.diagnosis.history import Facts, History, Points, Reading
 from pellucid.model import MultiHeadAttention
+from pellucid.training import silently
 from pellucid.vitals import Point, Seen, Watch, baselines, number_in
 
 #: Fewer labels tell nothing of how frequent tokens are.
@@ -38,14 +39,17 @@ def history_of_watch(
         id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
     }
     groups = [group for one in optimisers for group in one.param_groups]
+    with silently():
+        facts = watch.guard("facts of the training", _facts, seen, groups, rates)
+        of_the_loop = watch.guard("findings of the loop", _of_the_loop, watch, groups)
     return History(
         name=type(seen.anatomy.model).__name__,
         losses=losses,
         grad_norms=norms,
         rates=rates,
         signs=signs,
-        facts=_facts(seen, groups, rates),
-        findings=_with_those_of_the_loop(tuple(findings), watch, groups),
+        facts=facts or Facts(),
+        findings=_together(findings, of_the_loop or []),
         stopped=_not_finite(losses, norms, signs),
     )
 
@@ -117,10 +121,11 @@ def _frequencies(seen: Seen) -> float | None:
 
 def _rising(rates: Points) -> int | None:
     """After how many updates the rate was as high as it came to be."""
-    if not rates:
+    finite = [(step, value) for step, value in rates if math.isfinite(value)]
+    if not finite:
         return None
-    highest = max(value for _, value in rates)
-    return next(step for step, value in rates if value >= 0.999 * highest) - rates[0][0]
+    highest = max(value for _, value in finite)
+    return next(step for step, value in finite if value >= 0.999 * highest) - rates[0][0]
 
 
 def _attention(model: nn.Module) -> tuple[int | None, float | None]:
@@ -137,13 +142,16 @@ def _attention(model: nn.Module) -> tuple[int | None, float | None]:
     return None, None
 
 
-def _with_those_of_the_loop(
-    findings: tuple[Finding, ...], watch: Watch, groups: list[dict[str, Any]]
-) -> tuple[Finding, ...]:
-    """Findings, with what is plain from the loop itself and was not found yet."""
-    codes = {each.code for each in findings}
-    more = [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
-    return (*findings, *(each for each in more if each.code not in codes))
+def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
+    """What is plain from the loop itself."""
+    return [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
+
+
+def _together(findings: Iterable[Finding], more: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings, with those of others that were not found yet."""
+    first = tuple(findings)
+    codes = {finding.code for finding in first}
+    return (*first, *(finding for finding in more if finding.code not in codes))
 
 
 def _never_stepped(watch: Watch) -> list[Finding]:

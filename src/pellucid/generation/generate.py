@@ -26,7 +26,6 @@ from pellucid.generation.starts import start
 from pellucid.maths.sampling import repetition_penalty
 from pellucid.model import Encoded, Transformer
 from pellucid.text import Tokenizer
-from pellucid.typed import to_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def _written(
     ids = torch.tensor([list(prompt[:known]) for prompt in prompts], device=device)
     reader = Reader(model, cached=cache, encoded=encoded)
     while True:
-        logits = reader.next_logits(ids)
+        logits = reader.next_logits(ids, waits=False)
         if when_outgrown is not None and reader.start > 0:
             when_outgrown()
             when_outgrown = None
@@ -127,9 +126,10 @@ def _written(
             ]
         )
         drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
+        tokens = reader.read(drawn, logits)
         chosen = [
             prompt[known] if reads else token
-            for reads, prompt, token in zip(reading, prompts, to_list(drawn), strict=True)
+            for reads, prompt, token in zip(reading, prompts, tokens, strict=True)
         ]
         ids = torch.cat((ids, torch.tensor(chosen, device=device)[:, None]), dim=1)
         written = [None if reads else token for reads, token in zip(reading, chosen, strict=True)]

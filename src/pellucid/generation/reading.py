@@ -11,9 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pellucid.generation.decoding import Decoder, decoder
-from pellucid.generation.finite import finite
+from pellucid.generation.finite import finite, finite_later, read_finite
 from pellucid.generation.graphs import Steps, graphed
 from pellucid.model import Encoded, KeyValueCache, Transformer
+
+_LOGITS = "the logits of the next token"
 
 
 def window_start(length: int, context_length: int) -> int:
@@ -53,13 +55,25 @@ class Reader:
         self._looked_for_decoder = encoded is not None
 
     @torch.inference_mode()
-    def next_logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
+    def next_logits(
+        self, ids: Int[Tensor, "rows time"], *, waits: bool = True
+    ) -> Float[Tensor, "rows vocab"]:
         """The logits of the token after each row, where the view moved from all that it shows.
+
+        Without `waits`, those on a GPU are looked at when `read` reads what was chosen from them.
 
         Raises:
             NonFiniteError: they are not finite.
         """
-        return finite(self._logits(ids), "the logits of the next token")
+        return (finite if waits else finite_later)(self._logits(ids), _LOGITS)
+
+    def read(self, chosen: Int[Tensor, " rows"], logits: Float[Tensor, "rows vocab"]) -> list[int]:
+        """The tokens that were chosen from these logits, on the host.
+
+        Raises:
+            NonFiniteError: the logits are not finite.
+        """
+        return read_finite(chosen, logits, _LOGITS)
 
     def _logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
         length = ids.shape[1]

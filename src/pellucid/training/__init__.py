@@ -21,7 +21,7 @@ from pellucid.training.events import (
     Vitals,
 )
 from pellucid.training.growth import mean_rows
-from pellucid.training.guard import Guard, error_line, guarded
+from pellucid.training.guard import Guard, error_line, guarded, silently
 from pellucid.training.interrupts import Interrupts
 from pellucid.training.job import HeldOut, Job, Progress
 from pellucid.training.loop import train
@@ -69,6 +69,7 @@ __all__ = [
     "mean_rows",
     "restore_generators",
     "seed_step",
+    "silently",
     "to_device",
     "to_record",
     "train",

@@ -16,9 +16,11 @@ import platform
 import signal
 import tempfile
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 
@@ -106,6 +108,23 @@ def guarded(
         return through
 
     return decorate
+
+
+@contextmanager
+def silently() -> Generator[None]:
+    """Within it no warning is shown, and none is an error: who looks does not warn who trains.
+
+    `warnings.catch_warnings` would show again what was shown once, and two threads that use it at
+    the same time can leave one's filters to the other.
+    """
+    mine: Any = ("ignore", None, Warning, None, 0)
+    filters: Any = warnings.filters
+    filters.insert(0, mine)
+    try:
+        yield
+    finally:
+        for entries in (filters, cast("Any", warnings.filters)):
+            entries[:] = [entry for entry in entries if entry is not mine]
 
 
 def error_line(error: BaseException) -> str:

@@ -108,7 +108,7 @@ def parts_of(model: nn.Module) -> tuple[object, ...]:
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
     named = model.named_parameters()
-    return {name: p for name, p in named if p.requires_grad and not is_lazy(p)}
+    return {name: p for name, p in named if p.requires_grad and not is_lazy(p) and not p.is_meta}
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -183,9 +183,9 @@ def _norm(module: nn.Module) -> Norm | None:
 
 
 def first_tensor(thing: object) -> Tensor | None:
-    """The tensor that a module was given or gave: itself, or the first of several."""
+    """The floating tensor that a module was given or gave: itself, or the first of several."""
     if isinstance(thing, Tensor):
-        return thing
+        return thing if thing.is_floating_point() else None
     if isinstance(thing, dict):
         thing = tuple(cast("dict[str, object]", thing).values())
     if isinstance(thing, tuple | list):

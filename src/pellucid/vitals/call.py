@@ -25,12 +25,17 @@ _PLAIN: tuple[Any, ...] = (
     str,
     bytes,
     slice,
+    type,
     Enum,
 )
+_REASON = "the model is called with a {}: pass probe=Probe(...)"
 
 
 class Uncuttable(Exception):  # noqa: N818  (a reason, and no error of anybody's)
-    """An argument that a few rows cannot be taken of, as a cache of keys and values."""
+    """An argument that a few rows cannot be taken of, or that a second call may find changed.
+
+    A cache of keys and values is one; so are an iterator, and a function that draws its own batch.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Call:
         """
 
         def cut(tensor: Tensor) -> Tensor:
+            if not is_plain(tensor):
+                raise Uncuttable(_REASON.format("sparse, nested or transformed tensor"))
             mine = tensor[:rows] if tensor.ndim and tensor.shape[0] == batch else tensor
             return mine.detach().clone()
 
@@ -58,10 +65,20 @@ class Call:
         return _mapped(self.args, Tensor.clone), _mapped(self.kwargs, Tensor.clone)
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether it has numbers of its own, in rows: a sparse or nested one has no such rows.
+
+    Within `torch.func` a tensor stands for others, and means nothing afterwards.
+    """
+    is_wrapped: Any = getattr(cast("Any", torch)._C._functorch, "is_functorch_wrapped_tensor", None)
+    rows = tensor.layout is torch.strided and not tensor.is_nested
+    return rows and not (is_wrapped is not None and is_wrapped(tensor))
+
+
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, _PLAIN) or callable(value):
+    if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Mapping):
         table = cast("Mapping[Any, Any]", value)
@@ -74,4 +91,4 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         several = [_mapped(item, change) for item in items]
         kind: Any = type(items)
         return kind(*several) if hasattr(kind, "_fields") else kind(several)
-    raise Uncuttable(f"the model is called with a {type(value).__name__}: pass probe=Probe(...)")
+    raise Uncuttable(_REASON.format(type(value).__name__))

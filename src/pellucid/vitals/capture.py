@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pellucid.batches import IGNORED
 from pellucid.model import Transformer
 from pellucid.vitals.anatomy import unwrapped
-from pellucid.vitals.call import Call, Uncuttable
+from pellucid.vitals.call import Call, Uncuttable, is_plain
 from pellucid.vitals.hooks import Hooks
 from pellucid.vitals.labels import Baselines, baselines
 from pellucid.vitals.probe import Probe
@@ -107,15 +107,16 @@ class Capture:
 
     def _see(self, given: tuple[Any, ...]) -> None:
         ids = next((t for t in given if isinstance(t, Tensor) and t.ndim), None)
-        if ids is not None and not ids.is_floating_point():
+        numbers = ids is None or ids.is_floating_point() or ids.is_complex()
+        if ids is not None and not numbers and is_plain(ids):
             self._ids = ids.detach()
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
-        if not tensors:
+        if not tensors or not tensors[0].numel():
             return
         batch = tensors[0].shape[0]
-        length = tensors[0].shape[1] if tensors[0].ndim > 1 else 1
+        length = tensors[0].shape[1] if tensors[0].ndim > 1 and is_plain(tensors[0]) else 1
         rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
         try:
             self._call = Call(args, kwargs).rows(batch, rows)

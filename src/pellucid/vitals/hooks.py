@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -37,6 +38,9 @@ def unheard() -> Generator[None]:
 class Hook:
     """Calls what it was given, through a guard; whatever that gives, it gives None."""
 
+    #: torch does not warn that it is left out of a parameter that goes to another process
+    __torch_unserializable__ = True
+
     def __init__(self, guard: Guard, part: str, call: Callable[..., object]) -> None:
         self._guard = guard
         self._part = part
@@ -55,24 +59,56 @@ class Hook:
 class LastingHook(Hook):
     """A hook that stays on while the training runs; a compiler lets it run as it is."""
 
-    def __new__(cls, *_: object) -> LastingHook:
-        # not loaded for this alone: where it was not, hooks that it meets later do nothing
-        return super().__new__(_beside_a_compiler() if "torch._dynamo" in sys.modules else cls)
+    #: whether it is called with what a module gave
+    hears_outputs = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if not torch.compiler.is_compiling():
-            self._hear(*args, **kwargs)
+            self.hear(*args, **kwargs)
 
-    def _hear(self, *args: Any, **kwargs: Any) -> None:
+    def hear(self, *args: Any, **kwargs: Any) -> None:
+        """Call, unless pellucid itself runs the model."""
         if not getattr(_thread, "unheard", False):
             self._guard(self._part, self._call, *args, **kwargs)
 
 
 @cache
 def _beside_a_compiler() -> type[LastingHook]:
-    """Hooks that a compiler does not look into: not one frame of theirs is traced."""
-    hear = cast("Any", torch.compiler).disable(LastingHook._hear)
-    return type("CompiledHook", (LastingHook,), {"__call__": hear})
+    """Hooks that a compiler does not look into: not one frame of theirs is traced.
+
+    They break its graph in two. Where it was told to make one of all (`fullgraph=True`) that would
+    end the training: then they are not heard.
+    """
+    compiler: Any = torch.compiler
+    hear, is_whole = compiler.disable(_hear), compiler.assume_constant_result(_is_whole)
+
+    def call(self: LastingHook, *args: Any, **kwargs: Any) -> None:
+        if not is_whole(self.hears_outputs):
+            hear(self, args, kwargs)  # whole: to take them apart is to look at what is in them
+
+    return type("CompiledHook", (LastingHook,), {"__call__": call})
+
+
+def _hear(hook: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hook.hear(*args, **kwargs)
+
+
+def _is_whole(hears_outputs: bool) -> bool:
+    """Whether a compiler is at work that must not be interrupted; it asks this for itself.
+
+    Where warnings are errors it cannot go on after outputs were heard: it warns of them itself.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        now: Any = cast("Any", InstructionTranslator).current_tx()
+    except AttributeError:  # nothing was compiled so far
+        return False
+    if now is None:
+        return False
+    raises = hears_outputs and any(action == "error" for action, *_ in warnings.filters)
+    one = getattr(now, "one_graph", True) or getattr(now, "error_on_graph_break", False)
+    return bool(one or raises)
 
 
 class Hooks:
@@ -95,11 +131,13 @@ class Hooks:
     ) -> None:
         """Call it with the module, its arguments and its output, after each forward pass."""
         hook = self._hook(module, part, call)
+        if isinstance(hook, LastingHook):
+            hook.hears_outputs = True
         self.add(module.register_forward_hook(hook, with_kwargs=named))
 
     def on(self, register: Callable[[Any], Any], part: str, call: Callable[..., object]) -> None:
         """Call it where `register` (of a parameter or an optimiser) registers it."""
-        self.add(register(self._kind(self._guard, part, call)))
+        self.add(register(self._new(part, call)))
 
     def add(self, handle: Any) -> None:
         """Take one more handle to be removed with the others."""
@@ -113,7 +151,13 @@ class Hooks:
     def _hook(self, module: nn.Module, part: str, call: Callable[..., object]) -> Hook:
         if issubclass(self._kind, LastingHook):
             self.add(_LeftOut(module))
-        return self._kind(self._guard, part, call)
+        return self._new(part, call)
+
+    def _new(self, part: str, call: Callable[..., object]) -> Hook:
+        # not loaded for this alone: where it was not, hooks that it meets later do nothing
+        is_compiling = self._kind is LastingHook and "torch._dynamo" in sys.modules
+        kind = _beside_a_compiler() if is_compiling else self._kind
+        return kind(self._guard, part, call)
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pellucid.training import silently
 from pellucid.vitals.capture import Capture
 from pellucid.vitals.tape import Tape
 
@@ -30,8 +31,10 @@ class Losses:
     def add(self, loss: Tensor | float) -> None:
         """Take one; it is not waited for. Of several numbers their mean is taken."""
         self.told += 1
-        value = loss.detach() if isinstance(loss, Tensor) else torch.tensor(float(loss))
-        self._given.append(value.float().mean())
+        with silently():
+            here = isinstance(loss, Tensor)
+            value = loss.detach() if here else torch.tensor(float(loss), device="cpu")
+            self._given.append(value.float().mean())
 
     def put(self, tape: Tape, capture: Capture | None) -> None:
         """Write the loss of the update that is done, where there is one."""

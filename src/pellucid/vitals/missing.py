@@ -15,6 +15,11 @@ _SHARDED = (
     "softmax, variance, predictions and KL nothing is seen, and of gradients the part that is here"
 )
 
+_NO_BATCH = (
+    "no batch has come by yet; of a model that is compiled with fullgraph=True none is seen: pass "
+    "probe=Probe(...)"
+)
+
 
 def missing(
     anatomy: Anatomy,
@@ -30,7 +35,7 @@ def missing(
     if anatomy.is_sharded:
         found["probe"] = _SHARDED
     elif looking is None:
-        found["probe"] = reason or "no batch has come by yet"
+        found["probe"] = reason or _NO_BATCH
     elif predicted is not None and predicted.targets is None:
         found["predictions.certain"] = (
             "what the model's outputs are to predict is not known: pass probe=Probe(...)"

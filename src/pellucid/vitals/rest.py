@@ -8,18 +8,27 @@ run.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import is_dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.typed import eagerly
 from pellucid.vitals.hooks import unheard
+from pellucid.vitals.writes import WritesUndone
 
 _ABSENT = object()
+#: What is in a container of more than so many is not looked into.
+_MOST = 1000
+
+#: Kinds of values that nothing is kept in.
+_ATOMS = (type(None), bool, int, float, str, torch.nn.Parameter)
 
 
 @contextmanager
@@ -31,8 +40,9 @@ def as_it_was(model: nn.Module) -> Generator[None]:
         # weights cast without gradients must not be handed to the training that goes on
         stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)
+        seen: set[int] = set()
         for module in model.modules():
-            for restore in _attributes(module):
+            for restore in _attributes(module, seen):
                 stack.callback(restore)
         yield
 
@@ -40,45 +50,61 @@ def as_it_was(model: nn.Module) -> Generator[None]:
 @contextmanager
 def at_rest(model: nn.Module) -> Generator[None]:
     """Within it the model is as for use, eager and without gradients; after it all is as before."""
-    with torch.no_grad(), eagerly(), as_it_was(model), ExitStack() as stack:
-        for buffer in model.buffers():
-            stack.callback(_restore, buffer, buffer.clone(), _version(buffer))
+    with torch.no_grad(), eagerly(), as_it_was(model), WritesUndone():
         for module in model.modules():
             module.training = False
         yield
 
 
-def _restore(buffer: Tensor, before: Tensor, version: int) -> None:
-    if _version(buffer) != version:
-        buffer.copy_(before)
-
-
-def _attributes(module: nn.Module) -> Iterator[Callable[[], object]]:
-    """What brings back a module's attributes, and what is in its lists, dicts and generators."""
+def _attributes(module: nn.Module, seen: set[int]) -> Iterator[Callable[[], object]]:
+    """What brings back a module's attributes, and what is in its containers and generators."""
     own = vars(module)
     before = dict(own)
     yield lambda: _put_back(own, before)
     for name, value in before.items():
-        if type(value) in (dict, list, set) or name == "_buffers":
-            yield _contents(value)
-        elif isinstance(value, torch.Generator):
-            state = value.get_state()
-            yield lambda generator=value, state=state: generator.set_state(state)
+        if type(value) not in _ATOMS and "_hooks" not in name:
+            # a helper of the model's is defined beside it; a trainer or a logger is not
+            helps = type(value).__module__ == type(module).__module__
+            yield from _contents(_attributes_of(value) if helps else value, seen)
 
 
-def _contents(value: Any) -> Callable[[], None]:
-    before = value.copy()
+def _attributes_of(value: Any) -> Any:
+    return value if isinstance(value, nn.Module) else getattr(value, "__dict__", value)
 
-    def restore() -> None:
-        if isinstance(value, dict):
-            _put_back(cast("dict[Any, Any]", value), before)
-        elif isinstance(value, list):
-            value[:] = before
-        elif value != before:
-            value.clear()
-            value.update(before)
 
-    return restore
+def _contents(value: Any, seen: set[int]) -> Iterator[Callable[[], object]]:
+    """What brings back the contents of a container, and of those within it."""
+    if isinstance(value, torch.Generator):
+        state = value.get_state()
+        yield lambda: value.set_state(state)
+        return
+    if isinstance(value, SimpleNamespace) or (is_dataclass(value) and hasattr(value, "__dict__")):
+        value = vars(value)
+    if not isinstance(value, dict | list | set | deque):
+        return
+    address = id(cast("object", value))
+    if address in seen:
+        return
+    seen.add(address)
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        before = dict(table)
+        yield lambda: _put_back(table, before)
+        within = list(before.values())
+    else:
+        items = cast("list[Any]", value)
+        within = list(items)
+        yield lambda: _fill_again(items, within)
+    for item in within if len(within) <= _MOST else ():
+        yield from _contents(item, seen)
+
+
+def _fill_again(items: Any, before: list[Any]) -> None:
+    now = list(items)
+    if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+        items.clear()
+        for item in before:
+            (items.add if hasattr(items, "add") else items.append)(item)
 
 
 def _put_back(now: dict[Any, Any], before: dict[Any, Any]) -> None:
@@ -100,7 +126,3 @@ def _same_randomness() -> Generator[None]:
         stack.callback(random.setstate, random.getstate())
         stack.callback(cast("Any", np.random.set_state), cast("Any", np.random.get_state()))
         yield
-
-
-def _version(tensor: Tensor) -> int:
-    return cast("Any", tensor)._version

@@ -5,13 +5,14 @@ Comes in: the number of an update. Goes out: what is due in it. It does not know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import torch
 
 from pellucid.errors import ConfigError
+from pellucid.training import silently
 from pellucid.vitals.purse import Clock, Cost, Purse
 
 Kind = Literal["gradients", "inside"]
@@ -104,9 +105,11 @@ class Rounds:
         """Whether this update is looked at so."""
         return kind in self._now
 
-    def look(self, kind: Kind) -> AbstractContextManager[None]:
+    @contextmanager
+    def look(self, kind: Kind) -> Generator[None]:
         """Within it, time is spent on a look of that kind."""
-        return self.clock.look(self._purses[kind], self._device)
+        with silently(), self.clock.look(self._purses[kind], self._device):
+            yield
 
     def go_on_after(self, step: int) -> None:
         """Look soon after so many updates: a training is resumed."""

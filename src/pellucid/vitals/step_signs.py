@@ -28,7 +28,10 @@ def sample(tensor: Tensor) -> Tensor:
 
     Of a sharded one, of the part that is here: a process that looked at more would wait for others.
     """
-    flat = local(tensor.detach()).reshape(-1)
+    numbers = local(tensor.detach())
+    if numbers.is_complex():
+        numbers = torch.view_as_real(numbers.resolve_conj())
+    flat = numbers.reshape(-1)
     # an odd stride, so that the columns of a matrix as wide as a power of two all have their turn
     stride = -(-flat.numel() // _SAMPLE) | 1
     return flat[::stride]
@@ -43,7 +46,7 @@ def number_in(group: dict[str, Any], name: str) -> float | None:
     """A group's number of that name; None where it is no single number, as Adafactor's eps."""
     value: Any = group.get(name)
     if isinstance(value, Tensor) and value.numel() == 1:
-        return float(value)
+        return float(value.detach())
     return float(value) if isinstance(value, int | float) else None
 
 

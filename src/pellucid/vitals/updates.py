@@ -39,11 +39,11 @@ _NO_GROUP: tuple[None, dict[str, Any]] = (None, {})
 
 @dataclass(slots=True)
 class _Before:
-    """Samples of the weights and gradients that a step begins with."""
+    """Samples of the weights that a step begins with, and of the gradients that it uses."""
 
-    names: list[str]
-    weights: list[Tensor]
-    gradients: list[Tensor]
+    weights: dict[str, Tensor]
+    #: of those matrices that have one, once gradients are measured
+    gradients: dict[str, Tensor]
 
 
 class Updates:
@@ -72,9 +72,18 @@ class Updates:
         return any(is_adaptive(groups.get(id(matrix), _NO_GROUP)[1]) for matrix in matrices)
 
     @torch.no_grad()
-    def before(self, tape: Tape) -> None:
-        """Measure the gradients as the optimiser finds them."""
-        self._before = None
+    def begin(self) -> None:
+        """Keep what weights are like before a step."""
+        named = {name: self._anatomy.parameters[name] for name in self._anatomy.matrices}
+        some = {name: p for name, p in named.items() if local(p).numel()}
+        self._before = _Before({name: sample(p).clone() for name, p in some.items()}, {})
+
+    @torch.no_grad()
+    def gradients(self, tape: Tape) -> None:
+        """Measure the gradients as the optimiser finds them: after `begin`.
+
+        A closure makes them within the step: they are measured after it, as it leaves them.
+        """
         tape.put("gradient.missing", self._missing)
         given = [
             (name, parameter, local(parameter.grad))
@@ -86,22 +95,21 @@ class Updates:
         if not given:
             return
         tape.guard("gradient.norm", self._norms, given, tape)
-        named = {name: (parameter, gradient) for name, parameter, gradient in given}
-        chosen = [name for name in self._anatomy.matrices if name in named]
-        raw = [sample(named[name][1]) for name in chosen]
-        self._before = _Before(
-            chosen,
-            [sample(named[name][0]).clone() for name in chosen],
-            [wide / self._divisor(wide) for wide in (gradient.float() for gradient in raw)],
-        )
-        self._sizes(self._before, tape)
-        tape.guard("gradient.zeros", self._numbers, chosen, raw, tape)
+        before = self._before
+        if before is None:
+            return
+        raw = {name: sample(grad) for name, _, grad in given if name in before.weights}
+        wide = {name: gradient.float() for name, gradient in raw.items()}
+        before.gradients = {name: each / self._divisor(each) for name, each in wide.items()}
+        self._sizes(before, tape)
+        tape.guard("gradient.zeros", self._numbers, list(raw), list(raw.values()), tape)
 
     def _missing(self) -> Tensor:
         """The share of what is trained that has no gradient, though the model goes through it."""
         every = self._anatomy.parameters
         lacking = [name for name, parameter in every.items() if parameter.grad is None]
-        return torch.tensor(sum(self._takes_part(name) for name in lacking) / max(1, len(every)))
+        share = sum(self._takes_part(name) for name in lacking) / max(1, len(every))
+        return torch.tensor(share, device="cpu")
 
     def _norms(self, given: list[tuple[str, nn.Parameter, Tensor]], tape: Tape) -> None:
         # torch.nn.utils.get_total_norm, its norms of each tensor kept
@@ -117,13 +125,13 @@ class Updates:
         tape.guard("norm.gain", self._gains, tape)
         tape.guard("embeddings.*", self._embeddings, tape)
         kept, self._before = self._before, None
-        if kept is None or not kept.names:
+        if kept is None or not kept.gradients:
             return
         groups = self._groups()
         ratios: list[Tensor] = []
         by_sign: dict[str, dict[str, Tensor]] = {}
-        for name, old, gradient in zip(kept.names, kept.weights, kept.gradients, strict=True):
-            parameter = self._anatomy.parameters[name]
+        for name, gradient in kept.gradients.items():
+            parameter, old = self._anatomy.parameters[name], kept.weights[name]
             moved = (sample(parameter) - old).float()
             ratio = rms(moved) / rms(old.float()).clamp(min=1e-30)
             # what began at zero (adapters, outputs) has no size of its own that it could move by
@@ -133,7 +141,7 @@ class Updates:
                 value = tape.guard(sign, measure, step)
                 if value is not None:
                     by_sign.setdefault(sign, {})[name] = value
-        tape.put("update.ratio", lambda: torch.stack(ratios), tuple(kept.names))
+        tape.put("update.ratio", lambda: torch.stack(ratios), tuple(kept.gradients))
         for sign, values in by_sign.items():
             tape.put(sign, lambda values=values: torch.stack([*values.values()]), tuple(values))
 
@@ -190,20 +198,22 @@ class Updates:
             inside = [
                 (i, d) for i, name in enumerate(names) if (d := self._depth[name]) is not None
             ]
-            which = torch.tensor([i for i, _ in inside], device=device)
-            depth = torch.tensor([d for _, d in inside], device=device)
+            which = torch.tensor([i for i, _ in inside], dtype=torch.long, device=device)
+            depth = torch.tensor([d for _, d in inside], dtype=torch.long, device=device)
             self._places = (names, which, depth)
         return self._places[1:]
 
     def _sizes(self, now: _Before, tape: Tape) -> None:
-        if not now.names:
+        if not now.gradients:
             return
-        rows = [self._anatomy.parameters[name].shape[-1] ** 0.5 for name in now.names]
-        both = list(zip(now.weights, rows, strict=True))
+        both = [
+            (now.weights[name], self._anatomy.parameters[name].shape[-1] ** 0.5)
+            for name in now.gradients
+        ]
         tape.put(
             "weights.size",
             lambda: torch.stack([rms(weight.float()) * root for weight, root in both]),
-            tuple(now.names),
+            tuple(now.gradients),
         )
 
     def _gains(self, tape: Tape) -> None:

@@ -81,6 +81,8 @@ class Watch(Known):
         self._losses = Losses()
         #: the thread that trains, once it is known: no other may run the model
         self._thread: int | None = None
+        #: whether a closure makes the gradients of this update, within the step
+        self._is_to_come = False
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -113,7 +115,7 @@ class Watch(Known):
             self._capture.attach(self._model, self._hooks)
         if self._optimisers:
             first, last = self._optimisers[0], self._optimisers[-1]
-            self._hooks.on(first.register_step_pre_hook, "updates", lambda *_: self._before())
+            self._hooks.on(first.register_step_pre_hook, "updates", self._step_begins)
             self._hooks.on(last.register_step_post_hook, "updates", lambda *_: self._after())
             self.guard("gradient.left", self._clearing.attach, self._hooks)
 
@@ -161,7 +163,13 @@ class Watch(Known):
 
     # ---- an update
 
-    def _before(self) -> None:
+    def _step_begins(self, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # the arguments are those of `step` as a function: the optimiser is the first
+        self._before(is_to_come=any(map(callable, (*args[1:], *kwargs.values()))))
+
+    def _before(self, *, is_to_come: bool = False) -> None:
+        """An update begins; `is_to_come` where a closure makes its gradients within the step."""
+        self._is_to_come = is_to_come
         if "readings" in self.guard.off:
             return  # nobody reads what would be measured
         self._thread = get_ident()
@@ -172,7 +180,9 @@ class Watch(Known):
                 self.guard("the look inside", self._look_inside)
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
-                self.guard("gradients", self._look_at_gradients)
+                self.guard("updates of weights", self._look_at_weights)
+                if not is_to_come:
+                    self.guard("gradients", self._look_at_gradients)
 
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
@@ -180,9 +190,12 @@ class Watch(Known):
             self._judge.rate(rate)
             self._judge.record.rates.add(Point(self.updates + 1, rate))
 
-    def _look_at_gradients(self) -> None:
+    def _look_at_weights(self) -> None:
         self._keep_up()
-        self._updates.before(self._tape)
+        self._updates.begin()
+
+    def _look_at_gradients(self) -> None:
+        self._updates.gradients(self._tape)
         self._clearing.put(self._tape)
         if self._capture is not None:
             self.guard("batch.*", self._capture.put, self._tape)
@@ -191,10 +204,12 @@ class Watch(Known):
         self.updates += 1
         if "readings" in self.guard.off:
             return
-        self._clearing.stepped()
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
+                if self._is_to_come:
+                    self.guard("gradients", self._look_at_gradients)
                 self.guard("updates of weights", self._updates.after, self._tape)
+        self._clearing.stepped()
         if self._rounds.at("inside") and self._predicted is not None and self._looking is not None:
             with self._rounds.look("inside"):
                 self.guard("update.kl_*", self._look_again, self._looking, self._predicted)

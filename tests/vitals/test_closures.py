@@ -1,0 +1,138 @@
+"""Gradients that a closure makes within the step: those of this update are seen, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pellucid.vitals import Watch, watch
+from support.foreign import Model, ids_of, loss_of, made
+from support.unharmed import Loop, Say, unharmed
+
+MAKE: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+    "SGD": lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+    "AdamW": lambda m: torch.optim.AdamW(m.parameters(), lr=3e-3),
+    "LBFGS": lambda m: torch.optim.LBFGS(m.parameters(), lr=0.1, max_iter=3),
+}
+
+
+def norm_of(model: nn.Module) -> float:
+    """The norm of all gradients as they are now, in float64."""
+    squares = [p.grad.double().square().sum() for p in model.parameters() if p.grad is not None]
+    return float(torch.stack(squares).sum().sqrt())
+
+
+def norms_seen(w: Watch) -> dict[int, float]:
+    return {point.step: point.value for point in w.judge.record.norms.points}
+
+
+class Closing(Loop):
+    """A loop whose closure clears the gradients and makes new ones, as torch's manual has it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.optimizers = [MAKE[kind](self.model)]
+        self.norms: list[float] = []
+
+    def update(self, step: int, say: Say) -> None:
+        (optimizer,) = self.optimizers
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = loss_of(self.model, ids_of(step))
+            (loss * 10**step).backward()  # a step late would be ten times too small
+            return loss
+
+        say(optimizer.step(closure) if step % 2 else optimizer.step(closure=closure))
+        self.norms.append(norm_of(self.model))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_gradients_of_a_closure_are_those_of_its_own_update(kind: str) -> None:
+    loops: list[Closing] = []
+
+    def make() -> Closing:
+        loops.append(Closing(kind))
+        return loops[-1]
+
+    w = unharmed(make)
+    assert w.guard.off == {}
+    seen = norms_seen(w)
+    assert {1, 5} <= set(seen)
+    for step, norm in seen.items():
+        assert norm == pytest.approx(loops[-1].norms[step - 1], rel=1e-4)
+    signs = {sign.id: sign for sign in w.signs}
+    assert signs["gradient.left"].value == 0  # each closure clears what was there
+    assert signs["gradient.missing"].value == 0
+    assert "update.ratio" in signs
+
+
+def test_a_closure_and_a_plain_step_have_the_same_signs() -> None:
+    """The same training, its gradients made within the step and before it."""
+    signs: list[dict[str, float]] = []
+    for within in (False, True):
+        model: Model = made()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        with watch(model, optimizer, max_overhead=None) as w:
+            for step in range(12):
+
+                def closure(step: int = step, model: Model = model, one: Any = optimizer) -> Tensor:
+                    one.zero_grad()
+                    loss = loss_of(model, ids_of(step))
+                    loss.backward()
+                    return loss
+
+                if not within:
+                    closure()
+                optimizer.step(closure if within else None)
+        names = ("gradient.", "update.ratio", "update.effective", "norm.gain", "weights.")
+        signs.append({s.id: s.value for s in w.signs if s.id.startswith(names)})
+    plain, closing = signs
+    assert len(plain) > 8
+    assert closing == plain
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("ignore")
+def test_lightnings_closures_are_seen_in_their_own_update(tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
+    from pellucid.vitals.lightning import VitalsCallback
+
+    norms: list[float] = []
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = made()
+
+        def training_step(self, batch: Tensor, index: int) -> Tensor:
+            return loss_of(self.inner, batch) * 10.0**index
+
+        def on_before_optimizer_step(self, optimizer: Any) -> None:
+            norms.append(norm_of(self.inner))
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    callback = VitalsCallback("inner", max_overhead=None, show=False)
+    trainer = lightning.Trainer(
+        max_steps=6,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=str(tmp_path),
+        callbacks=[callback],
+    )
+    rows = torch.cat([ids_of(step) for step in range(6)])
+    trainer.fit(Module(), torch.utils.data.DataLoader(list(rows), batch_size=4))
+    seen = norms_seen(callback.watch)
+    assert {1, 5} <= set(seen)
+    for step, norm in seen.items():
+        assert norm == pytest.approx(norms[step - 1], rel=1e-4)
