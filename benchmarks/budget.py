@@ -136,10 +136,12 @@ def figures(
     import pellucid
     from pellucid.config import encode
     from pellucid.training import Event, Finished, Logged, Started
+    from pellucid.training.forecast import Forecast
     from pellucid.vitals import watcher
 
-    asked = overheard("pellucid.runs.budget", "peak_memory")
-    timed = overheard("pellucid.runs.train", "expect_seconds")
+    asked = overheard(importlib.import_module("pellucid.runs.budget"), "peak_memory")
+    timed = overheard(importlib.import_module("pellucid.runs.train"), "expect_seconds")
+    paces = overheard(Forecast, "add")
     moments: dict[str, float] = {}
 
     def note(event: Event) -> None:
@@ -158,7 +160,7 @@ def figures(
         [data],
         out=folder / "run",
         steps=arguments.steps,
-        settings=[*shape.settings, *at_intervals(arguments)],
+        settings=[*at_intervals(arguments), *shape.settings],
         observers=[note],
         watchers=[watcher()] if shape.watched else [],
         show=False,
@@ -174,6 +176,7 @@ def figures(
         "expected_seconds": timed[-1][1],
         "seconds_left": moments["end"] - moments["at"],
         "foretold_seconds": moments["foretold"],
+        "paces": [[work, *numbers] for (_, work, *numbers), _ in paces],
         "conditions": asdict(conditions),
         "config": encode(run),
     }
@@ -190,17 +193,16 @@ def at_intervals(arguments: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
-def overheard(path: str, name: str) -> list[tuple[tuple[Any, ...], Any]]:
-    """What a function of a module is called with from now on, and gives."""
-    module = importlib.import_module(path)
-    function, calls = getattr(module, name), list[tuple[tuple[Any, ...], Any]]()
+def overheard(owner: Any, name: str) -> list[tuple[tuple[Any, ...], Any]]:
+    """What a function of a module or a class is called with from now on, and gives."""
+    function, calls = getattr(owner, name), list[tuple[tuple[Any, ...], Any]]()
 
     def listening(*args: Any, **named: Any) -> Any:
         answer = function(*args, **named)
         calls.append((args, answer))
         return answer
 
-    setattr(module, name, listening)
+    setattr(owner, name, listening)
     return calls
 
 

@@ -117,7 +117,8 @@ def reward(row: dict[str, Any], answer: str) -> float:
     return answer.count(" ") / max(1, len(answer))
 
 
-_SIX = ("training.batch_size=6",)
+#: Answers are written at each evaluation, to few prompts.
+_SIX = ("training.batch_size=6", "training.evaluate_tokens=512")
 _REWARD = {"objective": "policy", "reward": "benchmarks.budget_shapes:reward"}
 _SMALL, _MIDDLE = decoder(4, 256, 256, 8), decoder(6, 384, 256, 8)
 _PAIR = (*body("encoder", 3, 256), *body("decoder", 3, 256))
@@ -155,8 +156,8 @@ SHAPES: dict[str, Shape] = {
     ),
     "SGD": Shape(settings=(*decoder(6, 512, 64, 4), *SGD)),
     "Muon": Shape(settings=(*decoder(4, 256, 64, 8), *MUON)),
-    "Muon, wide": Shape(settings=(*decoder(2, 1024, 64, 4), *MUON)),
-    "Muon, many layers": Shape(settings=(*decoder(8, 512, 64, 4), *MUON)),
+    "Muon, wide": Shape(settings=(*decoder(2, 640, 64, 4), *MUON)),
+    "Muon, many layers": Shape(settings=(*decoder(8, 256, 64, 4), *MUON)),
     "two threads": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW), threads=2),
     "not watched": Shape(settings=("training.batch_size=16",), watched=False),
     "SFT": Shape(
@@ -170,7 +171,11 @@ SHAPES: dict[str, Shape] = {
         settings=_SIX, more={"objective": "dpo", "lora": 8}, start=_MIDDLE, rows=preference
     ),
     "policy gradient": Shape(
-        settings=("training.batch_size=16", "objective.max_new_tokens=48"),
+        settings=(
+            "training.batch_size=16",
+            "training.evaluate_tokens=512",
+            "objective.max_new_tokens=48",
+        ),
         more=_REWARD,
         start=_SMALL,
         rows=prompt,

@@ -22,7 +22,6 @@ from pellucid.config import (
     Files,
     LanguageHead,
     NextToken,
-    PolicyGradient,
     Run,
     SpanCorruption,
     StandardLibrary,
@@ -62,14 +61,15 @@ _HEAD_GRADIENTS = {True: 2, False: 1}
 class Conditions:
     """What a config does not say: of the machine, the data, and the models beside the trained one.
 
-    `longest` is the longest row of the data, where it is shorter than the context. `process` are
-    the bytes of the process before there is a model. `keeps_freed`: the allocator keeps what is
-    freed, as the command line has it. `watched`: somebody looks into the run.
+    `longest` are the longest rows of the data, as the encoder and the decoder read them, where they
+    are shorter than the context. `process` are the bytes of the process before there is a model.
+    `keeps_freed`: the allocator keeps what is freed, as the command line has it. `watched`:
+    somebody looks into the run.
     """
 
     precision: Precision = "float32"
     kernel: Kernel | None = None
-    longest: int | None = None
+    longest: tuple[int, int] | None = None
     asked: int = 0
     process: int = PROCESS_BYTES
     keeps_freed: bool = True
@@ -132,7 +132,7 @@ def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """
     run = replace(run, model=least_model(with_vocabulary(run).model))
     reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
-    longest = conditions.longest if reads_text else 1
+    longest = conditions.longest if reads_text else (1, 1)
     return peak_memory(run, replace(conditions, longest=longest))
 
 
@@ -158,21 +158,19 @@ def _with_vocabulary(run: Run, rows: int) -> Run:
     return replace(run, model=replace(run.model, vocab_size=rows))
 
 
-def pass_of(run: Run, longest: int | None = None) -> Pass:
+def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
     """What one forward and backward pass of a run reads."""
-    settings, objective = run.training, run.objective
-    length = min(longest or run.model.context_length, run.model.context_length)
+    settings, objective, context = run.training, run.objective, run.model.context_length
+    encoder, decoder = (min(length, context) for length in longest or (context, context))
     sequences = settings.batch_size // settings.accumulation
     match objective:
         case SpanCorruption(corrupted=share, mean_span=span):
-            hidden, marks = share * length, share * length / span
-            return Pass(sequences, int(length - hidden + marks) + 1, int(hidden + marks) + 1)
+            hidden, marks = share * encoder, share * encoder / span
+            return Pass(sequences, int(encoder - hidden + marks) + 1, int(hidden + marks) + 1)
         case DirectPreference():
-            return Pass(2 * sequences, length, length)
-        case PolicyGradient(n_samples=n):
-            return Pass(n * sequences, length, length)
+            return Pass(2 * sequences, encoder, decoder)
         case _:
-            return Pass(sequences, length, length)
+            return Pass(sequences, encoder, decoder)
 
 
 def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:

@@ -41,11 +41,14 @@ _CHUNK_BYTES = 2**26
 _LEAST_ROWS = 256
 #: Float32 copies of a chunk of logits where a loss is made of them in torch, step by step.
 _COPIES = 4
-#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch:
-#: gradients, momenta, weights, their successors in float32, and Newton-Schulz in bfloat16.
-_MUON_BYTES = 34
+#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch, when its
+#: weights are moved: gradients, momenta, look-ahead, update, weights, and three on the way to the
+#: new ones. Newton-Schulz before it needs no more, in float32 or bfloat16.
+_MUON_BYTES = 32
 #: Windows of held-out text that are read at once.
 EVALUATED_AT_ONCE = 16
+#: Texts that are searched for at once where an evaluation has them written.
+WRITTEN_AT_ONCE = 64
 
 Size = tuple[int, str]
 

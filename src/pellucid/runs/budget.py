@@ -31,6 +31,7 @@ from pellucid.runs.room import check_memory
 from pellucid.runs.start import config_of
 
 _DOES = "this training needs"
+_ANSWERS = ("chosen", "rejected")
 
 
 def check_beginning(run: config.Run, *, watched: bool) -> int:
@@ -65,7 +66,7 @@ def check_training(run: config.Run, data: Data, *, process: int, watched: bool) 
 
 
 def _conditions(
-    run: config.Run, device: torch.device, process: int, longest: int | None, watched: bool
+    run: config.Run, device: torch.device, process: int, longest: tuple[int, int] | None, watched: bool
 ) -> Conditions:
     """What this machine and the data add to a config."""
     return Conditions(
@@ -79,14 +80,25 @@ def _conditions(
     )
 
 
-def _longest(run: config.Run, data: Data) -> int | None:
-    """The longest row that is read as one; None where rows are whole contexts."""
+def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
+    """The longest rows that encoder and decoder read; None where rows are whole contexts."""
     objective = run.objective
     packed = isinstance(objective, config.SupervisedFineTuning) and objective.packed
     if packed or not isinstance(data, StoredExamples):
         return None
-    written = objective.max_new_tokens if isinstance(objective, config.PolicyGradient) else 0
-    return longest_row(data.train) + written
+    train, longest = data.train, longest_row(data.train)
+    lengths = {name: column.lengths for name, column in train.columns.items()}
+    match objective:
+        case config.SequenceToSequence():
+            return int(lengths["source"].max()), int(lengths["target"].max())
+        case config.DirectPreference():  # the two answers are not filled up to one length
+            rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
+            mean = sum(rows) // len(rows)
+            return mean, mean
+        case config.PolicyGradient(max_new_tokens=written):
+            return longest + written, longest + written
+        case _:
+            return longest, longest
 
 
 def longest_row(examples: Examples) -> int:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, load_model_tensors
+from pellucid.checkpoints import Checkpoint, load_model_tensors, seconds_to_save
 from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, assemble_schedule
@@ -98,7 +100,11 @@ def _seconds_per_step(
     precision: Precision,
     compiled: bool,
 ) -> float:
-    """How long an update takes: the least of a few, through a closed gate: nothing moves."""
+    """How long an update takes, its batch included: through a closed gate, so nothing moves.
+
+    The first of a few fetches memory and loads code; of the others the median counts. A batch is
+    made once: of answers that are drawn and judged, making it is the larger part.
+    """
     settings, device = run.training, model.device
     # it is made anew for the training: this one's state goes with it
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
@@ -106,17 +112,20 @@ def _seconds_per_step(
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     taken: list[float] = []
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
-    least, patience = 2, 0.0
+    least, patience = 4, 0.0
     if isinstance(settings.budget, config.Minutes):
         least, patience = 3, min(3.0, 3.0 * settings.budget.count)
     waited = 1 if compiled else 0  # passes that wait for the compiler: no patience is spent on them
+    began = time.perf_counter()
+    batch = task.batch(0, settings.batch_size)
+    making = time.perf_counter() - began
     while sum(taken[waited:]) < (3.0 if len(taken) < least else patience):
         started = time.perf_counter()
         update(
             model,
             task.objective,
             optimiser,
-            task.batch(0, settings.batch_size),
+            batch,
             factor=1.0,
             clip_norm=settings.clip_norm,
             blocked=torch.ones((), device=device),
@@ -130,7 +139,7 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return min(taken)  # the first ones warm up, and whatever else disturbs them adds to them
+    return making + median(taken[waited + 1 :] or taken[waited:] or taken)
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
@@ -174,6 +183,7 @@ def build_job(
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, **seal(run, plan)},
         aside=folder.aside,
+        save_seconds=partial(seconds_to_save, folder.path),
     )
 
 
