@@ -141,12 +141,8 @@ SHAPES: dict[str, Shape] = {
         rows=label,
     ),
     "many rows": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW)),
-    "no dropout": Shape(
-        settings=(*decoder(4, 256, 128, 16), "model.decoder.dropout=0.0", *ADAMW)
-    ),
-    "accumulation": Shape(
-        settings=(*decoder(4, 256, 128, 32), "training.accumulation=4", *ADAMW)
-    ),
+    "no dropout": Shape(settings=(*decoder(4, 256, 128, 16), "model.decoder.dropout=0.0", *ADAMW)),
+    "accumulation": Shape(settings=(*decoder(4, 256, 128, 32), "training.accumulation=4", *ADAMW)),
     "bfloat16": Shape(settings=(*decoder(2, 256, 128, 4), "training.precision=bfloat16", *ADAMW)),
     "long": Shape(settings=decoder(2, 128, 2048, 2)),
     "deep and narrow": Shape(settings=decoder(24, 64, 128, 8)),

@@ -32,7 +32,7 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.activations import Pass, Precision, bytes_of
-from pellucid.counting.layers import stacks
+from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.trained import matrix_shapes, moving
 
 #: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
@@ -103,16 +103,22 @@ def _numbers(shapes: Counter[tuple[int, int]]) -> list[int]:
     return [times * rows * columns for (rows, columns), times in shapes.items()]
 
 
+def token_bytes(model: Transformer, precision: Precision) -> int:
+    """Per token that is read where nothing is learnt: of the widest layer."""
+    return max(_token_bytes(model, named, bytes_of(precision)) for named in stacks(model))
+
+
+def _token_bytes(model: Transformer, named: NamedStack, width: int) -> int:
+    stack = named.stack
+    inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
+    heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
+    return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
+
+
 def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:
     """One layer at a time, as where nothing is learnt; and with `logits` a chunk of those."""
     width = bytes_of(precision)
-    layer = 0
-    for named in stacks(model):
-        stack = named.stack
-        inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
-        heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
-        per_token = 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
-        layer = max(layer, size.tokens(named) * per_token)
+    layer = max(size.tokens(named) * _token_bytes(model, named, width) for named in stacks(model))
     formula = f"tokens x (12 d_model + {width} (2 d_model + 2 d_ff))"
     if not logits or isinstance(model.head, ClassificationHead | NoHead):
         return layer, formula

@@ -31,6 +31,9 @@ from pellucid.text import Tokenizer
 from pellucid.training import Job, Precision, update
 from pellucid.version import __version__
 
+#: Updates that are timed behind the first; after a first one of so many seconds, none.
+_TIMED, _LONG = 3, 60.0
+
 
 def with_vocabulary(run: config.Run, tokenizer: Tokenizer) -> config.Run:
     """The config with its vocabulary size known: the tokenizer's, where none was chosen.
@@ -112,14 +115,13 @@ def _seconds_per_step(
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     taken: list[float] = []
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
-    least, patience = 4, 0.0
-    if isinstance(settings.budget, config.Minutes):
-        least, patience = 3, min(3.0, 3.0 * settings.budget.count)
+    minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
+    patience = min(3.0, 3.0 * minutes)
     waited = 1 if compiled else 0  # passes that wait for the compiler: no patience is spent on them
     began = time.perf_counter()
     batch = task.batch(0, settings.batch_size)
     making = time.perf_counter() - began
-    while sum(taken[waited:]) < (3.0 if len(taken) < least else patience):
+    while _again(taken[waited:], patience):
         started = time.perf_counter()
         update(
             model,
@@ -139,7 +141,15 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return making + median(taken[waited + 1 :] or taken[waited:] or taken)
+    return making + median(taken[waited + 1 :] or taken)
+
+
+def _again(taken: list[float], patience: float) -> bool:
+    """Whether another update is to be timed: one behind the first, and more if they are short."""
+    cold, warm = taken[:1], taken[1:]
+    if not warm:
+        return sum(cold) < _LONG
+    return sum(warm) < (3.0 if len(warm) < _TIMED else patience)
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
