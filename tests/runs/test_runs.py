@@ -27,6 +27,7 @@ from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, build, read_events
+from pellucid.runs.build import Seconds
 from pellucid.runs.evaluation import evaluate_tokens
 from pellucid.runs.load import fill
 from pellucid.runs.plan import count_steps, find_device
@@ -248,8 +249,8 @@ def test_updates_are_timed_with_their_optimiser_and_move_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[bool]
 ) -> None:
     train_tiny(tmp_path / "run", steps=1)
-    assert steps == [True, True, False]
-    monkeypatch.setattr("pellucid.runs.build._seconds_per_step", lambda *_: 1.0)
+    assert steps == [*[True] * 4, False]
+    monkeypatch.setattr("pellucid.runs.build._timed", lambda *_: Seconds(1.0, 1.0))
     train_tiny(tmp_path / "untimed", steps=1)
     timed, untimed = (
         load_model_tensors(RunFolder(tmp_path / name).shelf.latest()) for name in ("run", "untimed")

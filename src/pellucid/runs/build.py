@@ -11,13 +11,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
 from pellucid import config
+from pellucid.batches import Batch
 from pellucid.checkpoints import Checkpoint, load_model_tensors, seconds_to_save
 from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
+from pellucid.objectives import at_rest
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
@@ -28,7 +31,7 @@ from pellucid.runs.seal import seal
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
-from pellucid.training import Job, Precision, update
+from pellucid.training import Job, Precision, autocast, split_batch, to_device, update
 from pellucid.version import __version__
 
 #: Updates that are timed behind the first; after a first one of so many seconds, none.
@@ -60,10 +63,17 @@ def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run
     return replace(run, model=replace(run.model, head=replace(head, classes=classes)))
 
 
+class Seconds(NamedTuple):
+    """What an update takes, and what reading its batch takes where nothing is learnt."""
+
+    update: float
+    reading: float
+
+
 def resolve(
     run: config.Run, model: Transformer, task: Task
-) -> tuple[config.Plan, float, str | None]:
-    """The plan of a new run, the seconds a step takes, and why nothing is compiled if asked to be.
+) -> tuple[config.Plan, Seconds, str | None]:
+    """The plan of a new run, how long things take, and why nothing is compiled if asked to be.
 
     The model is compiled where the plan says so.
     """
@@ -75,13 +85,13 @@ def resolve(
     compiled = wants and problem is None
     if compiled:
         compile_blocks(model)
-    seconds = _seconds_per_step(run, model, task, precision, compiled)
+    seconds = _timed(run, model, task, precision, compiled)
     plan = config.Plan(
         total_steps=count_steps(
             settings,
             rows_per_epoch=task.rows_per_epoch,
             tokens_per_row=task.tokens_per_row,
-            seconds_per_step=lambda: seconds,
+            seconds_per_step=lambda: seconds.update,
         ),
         threads=torch.get_num_threads(),
         device=str(device),
@@ -96,13 +106,13 @@ def resolve(
     return plan, seconds, problem
 
 
-def _seconds_per_step(
+def _timed(
     run: config.Run,
     model: Transformer,
     task: Task,
     precision: Precision,
     compiled: bool,
-) -> float:
+) -> Seconds:
     """How long an update takes, its batch included: through a closed gate, so nothing moves.
 
     The first of a few fetches memory and loads code; of the others the median counts. A batch is
@@ -141,7 +151,23 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return making + median(taken[waited + 1 :] or taken)
+    reading = min(
+        _seconds_to_read(model, task, batch, settings.accumulation, precision)
+        for _ in range(waited + 1)
+    )
+    return Seconds(making + median(taken[waited + 1 :] or taken), reading)
+
+
+def _seconds_to_read(
+    model: Transformer, task: Task, batch: Batch, accumulation: int, precision: Precision
+) -> float:
+    """How long the objective takes over a batch where nothing is learnt."""
+    started = time.perf_counter()
+    with at_rest(model), autocast(model.device, precision):
+        for part in split_batch(batch, accumulation):
+            loss = task.objective(model, to_device(part, model.device))
+    float(loss.total)  # waits for the device
+    return time.perf_counter() - started
 
 
 def _again(taken: list[float], patience: float) -> bool:

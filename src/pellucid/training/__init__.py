@@ -31,7 +31,7 @@ from pellucid.training.randomness import (
     restore_generators,
     seed_step,
 )
-from pellucid.training.step import Precision, accumulate, autocast, to_device, update
+from pellucid.training.step import Precision, accumulate, autocast, split_batch, to_device, update
 from pellucid.training.watchers import Watcher
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "mean_rows",
     "restore_generators",
     "seed_step",
+    "split_batch",
     "to_device",
     "to_record",
     "train",

@@ -136,9 +136,8 @@ class _Loop:
 
     def time_rows(self) -> None:
         """Tell the forecast what the rows took that were learnt from since it was last told."""
-        before = self.job.rows_before(self.progress.step)
-        seconds, rows = self.meter.lap(), before - self.timed_rows
-        if rows:
+        before, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
+        if rows := before - self.timed_rows:
             self.forecast.add("rows", seconds, rows)
         self.timed_rows = before
 
