@@ -39,10 +39,6 @@ def test_at_least_ten_shapes_were_measured() -> None:
     assert len(MEASURED) >= 10
 
 
-def test_at_least_ten_shapes_were_measured() -> None:
-    assert len(MEASURED) >= 10
-
-
 def nano(**changes: Any) -> config.Run:
     run = PRESETS["nano"]
     model = replace(run.model, vocab_size=4096)
