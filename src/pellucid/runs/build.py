@@ -164,9 +164,9 @@ def _seconds_to_read(
     """How long the objective takes over a batch where nothing is learnt."""
     started = time.perf_counter()
     with at_rest(model), autocast(model.device, precision):
-        for part in split_batch(batch, accumulation):
-            loss = task.objective(model, to_device(part, model.device))
-    float(loss.total)  # waits for the device
+        parts = (to_device(part, model.device) for part in split_batch(batch, accumulation))
+        losses = [task.objective(model, part).total for part in parts]
+    float(losses[-1])  # waits for the device
     return time.perf_counter() - started
 
 
