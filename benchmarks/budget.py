@@ -1,169 +1,209 @@
 """How far off the estimates of memory and time are that a training begins with.
 
-    python -m benchmarks.budget --data FILE --steps 12
+    python -m benchmarks.budget
 
 Each shape is trained in a fresh process with the allocator settings of the command line. Compared
-are the peak of its resident memory (VmHWM) and `counting.peak_memory`, and the duration that was
-foretold after the first `--after` updates and what the rest took. Memory does not depend on what
-else the machine does; durations do, and are only worth reading from a quiet one.
+are the peak of its resident memory (VmHWM) and `counting.peak_memory`; and the duration that was
+said before the first update, and that which was foretold after `--after` updates, with what they
+took. Memory does not depend on what else the machine does; durations do. Read them from a quiet
+machine, or with `--processor`: then every clock counts the processor's time for this process, where
+waiting for others is not in, and waiting for the disk neither.
 
-Comes in: a text file. Goes out: `results/budget-DATE.json`, and lines. It does not know how either
-is estimated.
+Comes in: a text file; left out, the sources of Python's standard library. Goes out:
+`results/budget-DATE.json`, and lines. It does not know how either is estimated.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.budget_shapes import SHAPES, Shape, cut_rows
 from benchmarks.machine import header, write
 from benchmarks.worker import memory, own_output, settle
 from benchmarks.workers import say
 
-ADAMW = (
-    "optimiser.kind=AdamW",
-    "optimiser.learning_rate=1e-3",
-    "optimiser.betas=[0.9,0.99]",
-    "optimiser.eps=1e-8",
-    "optimiser.weight_decay=0.1",
-)
-SGD = (
-    "optimiser.kind=SGD",
-    "optimiser.learning_rate=1e-3",
-    "optimiser.momentum=0.9",
-    "optimiser.l2=0.0",
-)
-
-
-def decoder(layers: int, width: int, length: int, batch: int, *more: str) -> dict[str, Any]:
-    """A decoder with heads of 64 features, or of half its width, over bytes."""
-    heads = max(1, width // 64)
-    attention = "model.decoder.attention"
-    return {
-        "settings": [
-            f"model.decoder.n_layers={layers}",
-            f"model.d_model={width}",
-            f"{attention}.n_heads={heads}",
-            f"{attention}.n_kv_heads={heads}",
-            f"{attention}.d_head={width // heads}",
-            f"model.decoder.feed_forward.d_ff={4 * width}",
-            f"model.context_length={length}",
-            f"training.batch_size={batch}",
-            "text.tokenizer.kind=Bytes",
-            *more,
-        ]
-    }
-
-
-#: What is trained: arguments of `pellucid.train`.
-SHAPES: dict[str, dict[str, Any]] = {
-    "nano": {},
-    "encoder": {"objective": "mlm"},
-    "pair, spans": {"objective": "spans", "settings": ["training.batch_size=16"]},
-    "many rows": decoder(4, 256, 128, 32, *ADAMW),
-    "no dropout": decoder(4, 256, 128, 16, "model.decoder.dropout=0.0", *ADAMW),
-    "accumulation": decoder(4, 256, 128, 32, "training.accumulation=4", *ADAMW),
-    "bfloat16": decoder(2, 256, 128, 16, "training.precision=bfloat16", *ADAMW),
-    "long": decoder(2, 128, 2048, 2),
-    "deep and narrow": decoder(24, 64, 128, 8),
-    "wide and shallow": decoder(2, 1024, 64, 4, *ADAMW),
-    "vocabulary 50,257": decoder(2, 256, 128, 4, "model.vocab_size=50257", *ADAMW),
-    "SGD": decoder(6, 512, 64, 4, *SGD),
-    "Muon": decoder(4, 256, 64, 8),
-    "not watched": {"watched": False, "settings": ["training.batch_size=16"]},
-}
+_TEXT_BYTES = 500_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="how far off estimates of memory and time are")
-    parser.add_argument("--data", type=Path, required=True, help="a text file")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--after", type=int, default=4, help="updates before time is foretold")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data", type=Path, help="a text file")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--after", type=int, default=5, help="updates before time is foretold")
+    parser.add_argument("--threads", type=int, default=1, help="where a shape does not say")
+    parser.add_argument("--into", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--processor", action="store_true", help="count the processor's time")
     parser.add_argument("--shape", action="append", choices=SHAPES)
-    parser.add_argument("--child", choices=SHAPES, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is not None:
-        trained(arguments)
+        answers = own_output()
+        print(json.dumps(trained(arguments)), file=answers, flush=True)
         return
     found = header("benchmarks.budget", parser, arguments)
     found["shapes"] = {}
     for name in arguments.shape or SHAPES:
         found["shapes"][name] = row = measured(name, arguments)
-        say(
-            f"{name:<20} {row['peak_bytes'] / 1e6:6.0f} MB, expected "
-            f"{row['expected_bytes'] / row['peak_bytes'] - 1:+.1%}; {row['seconds_left']:6.1f} s "
-            f"left, foretold {row['foretold_seconds'] / row['seconds_left'] - 1:+.1%}"
-        )
-        write(found, Path(__file__).parent / "results", "budget")
+        say(f"{name:<20} {told(row)}")
+        write(found, arguments.into, "budget")
+
+
+def told(row: dict[str, Any]) -> str:
+    """A shape's figures as a line."""
+    memory_off = row["expected_bytes"] / row["peak_bytes"] - 1
+    whole_off = row["expected_seconds"] / row["seconds"] - 1
+    left_off = row["foretold_seconds"] / row["seconds_left"] - 1
+    return (
+        f"{row['peak_bytes'] / 1e6:6.0f} MB, expected {memory_off:+6.1%}; {row['seconds']:6.1f} s, "
+        f"expected {whole_off:+6.1%}; {row['seconds_left']:6.1f} s left, foretold {left_off:+6.1%}"
+    )
 
 
 def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """A shape, trained in a process of its own."""
-    words = ["--data", arguments.data, "--steps", arguments.steps, "--after", arguments.after]
+    """A shape, trained in a process of its own; so is what it starts from, before it."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        text.write_text(
+            standard_library() if arguments.data is None else arguments.data.read_text("utf-8"),
+            encoding="utf-8",
+        )
+        if SHAPES[name].start:
+            in_child(f"start of {name}", folder, arguments)
+        return in_child(name, folder, arguments)
+
+
+def in_child(name: str, folder: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    words = ["--steps", arguments.steps, "--after", arguments.after, "--folder", folder]
+    words += ["--processor"] if arguments.processor else []
+    threads = SHAPES[name.removeprefix("start of ")].threads or arguments.threads
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.budget", "--child", name, *map(str, words)],
-        env=os.environ | {"OMP_NUM_THREADS": str(arguments.threads)},
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
         stdout=subprocess.PIPE,
         check=True,
     )
     return json.loads(done.stdout)
 
 
-def trained(arguments: argparse.Namespace) -> None:
-    """Train a shape; on standard output its peak, what was expected, and the same of its time."""
-    answers = own_output()
+def standard_library() -> str:
+    """The sources of Python's standard library, as many as are needed."""
+    files = sorted(Path(os.__file__).parent.glob("*.py"))
+    return "\n".join(file.read_text("utf-8") for file in files)[:_TEXT_BYTES]
+
+
+def trained(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train a shape, or what it starts from; the figures."""
     settle()
+    if arguments.processor:
+        time.perf_counter = time.process_time
+    folder, name = arguments.folder, arguments.child
+    shape = SHAPES[name.removeprefix("start of ")]
+    if name not in SHAPES:
+        return started(shape, folder)
+    data = folder / "text.txt"
+    if shape.rows is not None:
+        cut_rows(data.read_text("utf-8"), shape.rows, folder / "rows.jsonl")
+        data = folder / "rows.jsonl"
+    return figures(shape, data, folder, arguments)
+
+
+def started(shape: Shape, folder: Path) -> dict[str, Any]:
+    """One update of the model that a shape goes on or learns from."""
     import pellucid
+
+    settings = [*shape.start, "training.evaluate_tokens=512", "training.batch_size=1"]
+    pellucid.train(
+        [folder / "text.txt"], out=folder / "start", steps=1, settings=settings, show=False
+    )
+    return {}
+
+
+def figures(
+    shape: Shape, data: Path, folder: Path, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What a training of a shape was expected to take, and took."""
+    import pellucid
+    from pellucid.config import encode
     from pellucid.training import Event, Finished, Logged, Started
+    from pellucid.training.forecast import Forecast
     from pellucid.vitals import watcher
 
-    shape = dict(SHAPES[arguments.child])
-    watched, settings = shape.pop("watched", True), shape.pop("settings", [])
+    asked = overheard(importlib.import_module("pellucid.runs.budget"), "peak_memory")
+    timed = overheard(importlib.import_module("pellucid.runs.train"), "expect_seconds")
+    paces = overheard(Forecast, "add")
     moments: dict[str, float] = {}
-    facts: dict[str, str] = {}
 
     def note(event: Event) -> None:
+        now = time.perf_counter()
         if isinstance(event, Started):
-            facts.update(event.facts)
+            moments["began"] = now
         if isinstance(event, Logged) and event.step == arguments.after:
-            moments.update(at=time.perf_counter(), foretold=event.seconds_left)
+            moments.update(at=now, foretold=event.seconds_left)
         if isinstance(event, Finished):
-            moments["end"] = time.perf_counter()
+            moments["end"] = now
 
-    with tempfile.TemporaryDirectory() as folder:
-        often = [f"training.log_every={arguments.after}", "training.evaluate_tokens=4096"]
-        pellucid.train(
-            [arguments.data],
-            out=Path(folder) / "run",
-            steps=arguments.steps,
-            settings=[*settings, *often, f"training.evaluate_every={arguments.steps}"],
-            observers=[note],
-            watchers=[watcher()] if watched else [],
-            show=False,
-            **shape,
-        )
-    row = {
+    start: dict[str, Any] = {}
+    if shape.start:
+        start = {"teacher" if shape.teaches else "start": folder / "start"}
+    pellucid.train(
+        [data],
+        out=folder / "run",
+        steps=arguments.steps,
+        settings=[*at_intervals(arguments), *shape.settings],
+        observers=[note],
+        watchers=[watcher()] if shape.watched else [],
+        show=False,
+        **start,
+        **shape.more,
+    )
+    (run, conditions), estimate = asked[-1]
+    return {
         "peak_bytes": memory("VmHWM"),
-        "expected_bytes": in_bytes(facts["expect"]),
+        "expected_bytes": estimate.n_bytes,
+        "terms": {row.part: row.n_bytes for row in estimate.rows},
+        "seconds": moments["end"] - moments["began"],
+        "expected_seconds": timed[-1][1],
         "seconds_left": moments["end"] - moments["at"],
         "foretold_seconds": moments["foretold"],
-        "expect": facts["expect"],
+        "paces": [[work, *numbers] for (_, work, *numbers), _ in paces],
+        "conditions": asdict(conditions),
+        "config": encode(run),
     }
-    print(json.dumps(row), file=answers, flush=True)
 
 
-def in_bytes(expect: str) -> float:
-    """The bytes that a run said it expects: "about 14s, 540 MB of memory"."""
-    number, unit = expect.split(", ")[1].split()[:2]
-    return float(number) * {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+def at_intervals(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Two evaluations and two checkpoints come after time is foretold."""
+    half = max(arguments.after, arguments.steps // 2)
+    return (
+        f"training.log_every={arguments.after}",
+        "training.evaluate_tokens=4096",
+        f"training.evaluate_every={half}",
+        f"training.checkpoint_every={half}",
+    )
+
+
+def overheard(owner: Any, name: str) -> list[tuple[tuple[Any, ...], Any]]:
+    """What a function of a module or a class is called with from now on, and gives."""
+    function, calls = getattr(owner, name), list[tuple[tuple[Any, ...], Any]]()
+
+    def listening(*args: Any, **named: Any) -> Any:
+        answer = function(*args, **named)
+        calls.append((args, answer))
+        return answer
+
+    setattr(owner, name, listening)
+    return calls
 
 
 if __name__ == "__main__":

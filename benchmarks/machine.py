@@ -133,7 +133,7 @@ def given(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> lis
 
 def write(found: Mapping[str, Any], folder: Path, name: str) -> None:
     """Keep results as a dated file."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}-{found['date']}.json"
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     say(f"wrote {file.name}")

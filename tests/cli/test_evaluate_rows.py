@@ -14,7 +14,9 @@ from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import ConfigError, RunError, TextError
 from pellucid.examples import open_examples
+from pellucid.free_memory import Free
 from pellucid.generation import Beams
+from pellucid.runs import room
 from support.pairs import train_pairs, words, write_pairs
 from support.tiny import TINY, write_text
 
@@ -160,6 +162,19 @@ def test_without_sacrebleu_nothing_is_written_first(
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(RunError, match=r"\.\[bleu\]"):
         runs.evaluate_rows(run, beams=Beams(n_beams=1, max_new_tokens=10_000))
+
+
+def test_what_is_written_to_be_compared_has_to_fit_into_memory(
+    run: runs.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "free_memory", lambda: Free(10**8, "this machine"))
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)  # with force it comes as far as this
+    many = Beams(n_beams=99_999, max_new_tokens=2)
+    with pytest.raises(RunError, match=r"writing this needs about .* lower --beams"):
+        runs.evaluate_rows(run, beams=many)
+    with pytest.raises(RunError, match=r"\.\[bleu\]"):
+        runs.evaluate_rows(run, beams=many, force=True)
+    assert runs.evaluate_rows(run).examples > 1
 
 
 @pytest.mark.parametrize("objective", ["seq2seq", "spans"])

@@ -8,43 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.budget import SHAPES
 
 from pellucid import config
 from pellucid.counting import (
     UNCERTAINTY,
     Conditions,
-    MemoryEstimate,
     least_memory,
     peak_memory,
     weights_memory,
     writing_memory,
 )
-from pellucid.presets import PRESETS
-from pellucid.runs.choose import choose
+from pellucid.counting.peak import pass_of
+from pellucid.presets import PRESETS, find, find_goal
 
-(_RESULTS,) = (Path(__file__).parents[2] / "benchmarks" / "results").glob("budget-*.json")
+_RESULTS = sorted((Path(__file__).parents[2] / "benchmarks" / "results").glob("budget-*.json"))[-1]
 MEASURED: dict[str, Any] = json.loads(_RESULTS.read_text(encoding="utf-8"))["shapes"]
-#: Of bytes: 256, and what begins and ends a text.
-_BYTES = 258
-
-
-def expected(name: str) -> MemoryEstimate:
-    """What the model expects of a shape of the benchmark."""
-    shape = SHAPES[name]
-    settings = [*shape.get("settings", []), "training.evaluate_tokens=4096"]
-    run = choose(goal=shape.get("objective"), settings=settings)
-    if isinstance(run.text.tokenizer, config.Bytes) and run.model.vocab_size is None:
-        run = replace(run, model=replace(run.model, vocab_size=_BYTES))
-    told = run.training.precision
-    precision = "bfloat16" if told == "bfloat16" else "float32"
-    watched = shape.get("watched", True)
-    return least_memory(run, Conditions(precision=precision, watched=watched))
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_peak_that_was_measured_is_counted(name: str) -> None:
-    assert expected(name).n_bytes == pytest.approx(MEASURED[name]["peak_bytes"], rel=UNCERTAINTY)
+    shape = MEASURED[name]
+    conditions: dict[str, Any] = dict(shape["conditions"])
+    if conditions["longest"] is not None:
+        conditions["longest"] = tuple(conditions["longest"])
+    estimate = peak_memory(config.run_from_table(shape["config"], find), Conditions(**conditions))
+    assert estimate.n_bytes == pytest.approx(shape["peak_bytes"], rel=UNCERTAINTY)
 
 
 def test_at_least_ten_shapes_were_measured() -> None:
@@ -66,7 +54,7 @@ def test_the_terms_add_up_and_the_process_is_not_still_needed() -> None:
 def test_cutting_a_batch_into_parts_needs_less_and_longer_rows_need_more() -> None:
     whole = peak_memory(nano(batch_size=64)).n_bytes
     assert peak_memory(nano(batch_size=64, accumulation=8)).n_bytes < whole
-    assert peak_memory(nano(batch_size=64), Conditions(longest=64)).n_bytes < whole
+    assert peak_memory(nano(batch_size=64), Conditions(longest=(64, 64))).n_bytes < whole
 
 
 def test_what_is_known_before_the_data_is_no_more_than_what_is_known_after() -> None:
@@ -89,3 +77,9 @@ def test_classes_and_vocabulary_that_only_the_data_tell_are_counted_at_their_lea
     unknown = replace(PRESETS["nano"].model, vocab_size=None, head=head)
     known = replace(unknown, vocab_size=2, head=replace(head, classes=("no", "yes")))
     assert weights_memory(unknown) == weights_memory(known)
+
+
+def test_answers_to_a_prompt_are_counted_once_in_the_batch() -> None:
+    objective = find_goal("policy").objective
+    drawn = pass_of(replace(nano(), objective=objective))
+    assert drawn.sequences == nano().training.batch_size

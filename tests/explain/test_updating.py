@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import copy
+import json
+import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 import pellucid
+from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain import trace
 from pellucid.explain.chapter import Place
 from pellucid.explain.chapters import tell
 from pellucid.explain.ends import loss_of
-from pellucid.explain.updating import after_update, settings
+from pellucid.explain.updating import after_update, divisor, settings
 from pellucid.maths import adamw_step
-from pellucid.optim import assemble_optimiser, assemble_schedule, gate
+from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
 from support.models import BASE, build
 from support.traced import traced
 
 WEIGHT = "decoder.blocks.1.attention.query.weight"
 
 
-def test_the_step_is_the_next_one_of_the_run(trained: Path) -> None:
-    run = pellucid.load(trained / "checkpoints" / "step-8")
+@pytest.mark.parametrize("orthogonal", ["float32", "bfloat16"])
+def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
+    trained: Path, tmp_path: Path, orthogonal: Literal["float32", "bfloat16"]
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    plan = tmp_path / "run" / "plan.json"
+    table = json.loads(plan.read_text(encoding="utf-8")) | {"orthogonal": orthogonal}
+    plan.write_text(json.dumps(table), encoding="utf-8")
+    run = pellucid.load(tmp_path / "run" / "checkpoints" / "step-8")
+    assert isinstance(run.config.optimiser, config.Muon)
     found = trace(run, "the fox sat")
     model = copy.deepcopy(run.model)
     loss = loss_of(model(found.ids[None])[0], found.ids)
     loss.backward()
     tensors, step = load_optimiser(run.checkpoint)
-    optimiser = assemble_optimiser(run.config.optimiser, model.named_parameters())
+    optimiser = assemble_optimiser(
+        run.config.optimiser, model.named_parameters(), orthogonal=orthogonal
+    )
     optimiser.load_state_tensors(tensors)
     gated = gate(
         optimiser.gradients(),
@@ -50,6 +64,10 @@ def test_the_step_is_the_next_one_of_the_run(trained: Path) -> None:
     chapter = tell(found, "update", Place(layer=1))
     assert "after 8 updates" in chapter.notes[0]
     assert all(receipt.agrees for receipt in chapter.receipts)
+    m, mu = found[f"{WEIGHT}.m"], run.config.optimiser.momentum
+    ahead = (found[f"{WEIGHT}.grad"] / divisor(found, settings(found, WEIGHT)) + mu * m)[None]
+    along = orthogonalise(ahead, steps=5, dtype=getattr(torch, orthogonal))[0]
+    torch.testing.assert_close(found[f"{WEIGHT}.direction"], along, rtol=0, atol=0)
 
 
 def test_the_moments_are_those_of_the_equation() -> None:

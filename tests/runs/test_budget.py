@@ -167,6 +167,20 @@ def test_embedding_evaluating_and_looking_inside_are_bounded(
     assert pellucid.trace(run, "some text", force=True).sentence.text == "some text"
 
 
+def test_distilling_from_what_does_not_fit_is_refused(
+    trained: Path,
+    tmp_path: Path,
+    text_file: Path,
+    has_free: Callable[[int], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    has_free(10**6)
+    words = ["distill", str(trained), str(text_file), "--out", str(tmp_path / "run")]
+    assert main(words) == 2
+    assert "this training needs about" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_published_model_that_does_not_fit_is_refused_before_it_is_built(
     tmp_path: Path, has_free: Callable[[int], None]
 ) -> None:

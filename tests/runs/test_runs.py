@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeGuard
@@ -27,6 +28,7 @@ from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, build, read_events
+from pellucid.runs.build import Seconds
 from pellucid.runs.evaluation import evaluate_tokens
 from pellucid.runs.load import fill
 from pellucid.runs.plan import count_steps, find_device
@@ -235,21 +237,22 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[bool], compiled: bool
 ) -> None:
-    seconds = iter([0.0, 100.0, 100.0, 100.5])  # of the clock: before and after each pass
+    # of the clock: before and after the batch and the first update, and all that follow
+    seconds = chain([0.0, 0.0, 0.0, 100.0], count(100.0, 0.25))
     monkeypatch.setattr(build, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     monkeypatch.setattr(build, "compiler_problem", lambda _: None)
     monkeypatch.setattr(build, "compile_blocks", lambda _: None)
     on = "on" if compiled else "off"
     train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
-    assert steps == [True] * (1 + compiled) + [False]
+    assert steps == [True] * (5 if compiled else 1) + [False]
 
 
 def test_updates_are_timed_with_their_optimiser_and_move_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[bool]
 ) -> None:
     train_tiny(tmp_path / "run", steps=1)
-    assert steps == [True, True, False]
-    monkeypatch.setattr("pellucid.runs.build._seconds_per_step", lambda *_: 1.0)
+    assert steps == [*[True] * 4, False]
+    monkeypatch.setattr("pellucid.runs.build._timed", lambda *_: Seconds(1.0, 1.0))
     train_tiny(tmp_path / "untimed", steps=1)
     timed, untimed = (
         load_model_tensors(RunFolder(tmp_path / name).shelf.latest()) for name in ("run", "untimed")

@@ -50,6 +50,23 @@ def test_a_machine_that_becomes_slower_is_followed() -> None:
     assert forecast.seconds("rows", 1) == pytest.approx(3.0)
 
 
+def test_what_was_never_done_takes_what_was_expected_and_then_what_it_took() -> None:
+    forecast = Forecast()
+    forecast.expect("checkpoints", 2.0)
+    assert forecast.left(rows=0, evaluations=0, checkpoints=3) == pytest.approx(6.0)
+    forecast.add("checkpoints", 3.0)
+    assert forecast.left(rows=0, evaluations=0, checkpoints=2) == pytest.approx(6.0)
+
+
+def test_work_is_worth_timing_alone_until_enough_is_known() -> None:
+    forecast = Forecast()
+    for seconds in [5.0, *[1.0] * 8]:
+        forecast.add("rows", seconds)
+        assert forecast.has_few("rows")
+    forecast.add("rows", 1.0)
+    assert not forecast.has_few("rows")
+
+
 def test_what_is_done_at_intervals_and_at_the_end_is_counted() -> None:
     total, every = 10, 4  # after 4, 8 and 10
     assert [still_to_come(step, total, every) for step in (1, 4, 5, 8, 9, 10)] == [3, 3, 2, 2, 1, 1]

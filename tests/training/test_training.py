@@ -17,6 +17,7 @@ from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import NonFiniteError
 from pellucid.objectives import NextToken
 from pellucid.runs import RunFolder, read_events
+from pellucid.runs.build import Seconds
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -236,7 +237,8 @@ def test_a_bad_update_in_mid_run_leaves_weights_and_checkpoints_as_they_were(
         return loss
 
     monkeypatch.setattr(NextToken, "__call__", explode)
-    monkeypatch.setattr("pellucid.runs.build._seconds_per_step", lambda *_: 1.0)  # no passes of it
+    # no passes of it
+    monkeypatch.setattr("pellucid.runs.build._timed", lambda *_: Seconds(1.0, 1.0))
     seen: list[Event] = []
     with pytest.raises(NonFiniteError):
         train_tiny(tmp_path / "bad", observers=[seen.append])

@@ -16,6 +16,7 @@ from pellucid.checkpoints.files import (
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.reached import Reached, reached
 from pellucid.checkpoints.retention import Shelf
+from pellucid.checkpoints.trial import seconds_to_save
 
 __all__ = [
     "FILES",
@@ -32,6 +33,7 @@ __all__ = [
     "refuse_non_finite",
     "save",
     "save_tensors",
+    "seconds_to_save",
     "verify",
     "write_bytes",
     "write_folder",

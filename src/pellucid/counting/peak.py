@@ -32,6 +32,7 @@ from pellucid.config import (
     Words,
 )
 from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
+from pellucid.counting.growth import growth
 from pellucid.counting.memory import SMALLER_MODEL, SMALLER_PASS, MemoryRow, held, left_behind
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.temporaries import (
@@ -62,15 +63,19 @@ _HEAD_GRADIENTS = {True: 2, False: 1}
 class Conditions:
     """What a config does not say: of the machine, the data, and the models beside the trained one.
 
-    `longest` is the longest row of the data, where it is shorter than the context. `process` are
-    the bytes of the process before there is a model. `keeps_freed`: the allocator keeps what is
-    freed, as the command line has it. `watched`: somebody looks into the run.
+    `longest` are the longest rows of the data, as the encoder and the decoder read them, where they
+    are shorter than the context. `asked` are the parameters of a model that is asked, where it lies
+    in memory beside the trained one, and `asked_token` what it takes per token that it reads, also
+    where it is the trained one without its adapters. `process` are the bytes of the process before
+    there is a model. `keeps_freed`: the allocator keeps what is freed, as the command line has it.
+    `watched`: somebody looks into the run.
     """
 
     precision: Precision = "float32"
     kernel: Kernel | None = None
-    longest: int | None = None
+    longest: tuple[int, int] | None = None
     asked: int = 0
+    asked_token: int = 0
     process: int = PROCESS_BYTES
     keeps_freed: bool = True
     watched: bool = True
@@ -132,7 +137,7 @@ def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """
     run = replace(run, model=least_model(with_vocabulary(run).model))
     reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
-    longest = conditions.longest if reads_text else 1
+    longest = conditions.longest if reads_text else (1, 1)
     return peak_memory(run, replace(conditions, longest=longest))
 
 
@@ -158,21 +163,19 @@ def _with_vocabulary(run: Run, rows: int) -> Run:
     return replace(run, model=replace(run.model, vocab_size=rows))
 
 
-def pass_of(run: Run, longest: int | None = None) -> Pass:
+def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
     """What one forward and backward pass of a run reads."""
-    settings, objective = run.training, run.objective
-    length = min(longest or run.model.context_length, run.model.context_length)
+    settings, objective, context = run.training, run.objective, run.model.context_length
+    encoder, decoder = (min(length, context) for length in longest or (context, context))
     sequences = settings.batch_size // settings.accumulation
     match objective:
         case SpanCorruption(corrupted=share, mean_span=span):
-            hidden, marks = share * length, share * length / span
-            return Pass(sequences, int(length - hidden + marks) + 1, int(hidden + marks) + 1)
+            hidden, marks = share * encoder, share * encoder / span
+            return Pass(sequences, int(encoder - hidden + marks) + 1, int(hidden + marks) + 1)
         case DirectPreference():
-            return Pass(2 * sequences, length, length)
-        case PolicyGradient(n_samples=n):
-            return Pass(n * sequences, length, length)
+            return Pass(2 * sequences, encoder, decoder)
         case _:
-            return Pass(sequences, length, length)
+            return Pass(sequences, encoder, decoder)
 
 
 def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
@@ -197,16 +200,31 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
     fewest = -(-run.training.evaluate_tokens // model.context_length)
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
     evaluated = reading_bytes(model, read, conditions.precision, logits=True)
+    answers = isinstance(run.objective, DirectPreference)  # one after the other
+    heard = conditions.asked_token * size.sequences * size.decoder // (2 if answers else 1)
     extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
     watching = _WATCHING_BYTES if conditions.watched else 0
     n = parameter_count(model)
     smaller = "model.vocab_size or model.d_model"
     return [
+        MemoryRow("reading", heard, "bytes per token x tokens of the model asked", SMALLER_PASS),
+        MemoryRow("drawn", _drawn_bytes(run), "answers x context x kept", "training.batch_size"),
         MemoryRow("head", extra, "its gradient, before it is one with others", smaller),
         MemoryRow("evaluation", *evaluated, "model.context_length or model.vocab_size"),
         MemoryRow("read back", 4 * n, "4 bytes x parameters, when the run is done", smaller),
         MemoryRow("watching", watching, "measured"),
     ]
+
+
+def _drawn_bytes(run: Run) -> int:
+    """What is kept while answers are drawn: to learn from, or to compare the two models on."""
+    if not isinstance(run.objective, DirectPreference | PolicyGradient):
+        return 0
+    kinds = growth(run.model, precision="float32")
+    kept = sum(
+        kind.cache_bytes_per_token * run.model.context_length + kind.state_bytes for kind in kinds
+    )
+    return run.training.batch_size * kept
 
 
 def _head_numbers(run: Run) -> int:

@@ -32,7 +32,7 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.activations import Pass, Precision, bytes_of
-from pellucid.counting.layers import stacks
+from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.trained import matrix_shapes, moving
 
 #: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
@@ -41,11 +41,14 @@ _CHUNK_BYTES = 2**26
 _LEAST_ROWS = 256
 #: Float32 copies of a chunk of logits where a loss is made of them in torch, step by step.
 _COPIES = 4
-#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch:
-#: gradients, momenta, weights, their successors in float32, and Newton-Schulz in bfloat16.
-_MUON_BYTES = 34
+#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch, when its
+#: weights are moved: gradients, momenta, look-ahead, update, weights, and three on the way to the
+#: new ones. Newton-Schulz before it needs no more, in float32 or bfloat16.
+_MUON_BYTES = 32
 #: Windows of held-out text that are read at once.
 EVALUATED_AT_ONCE = 16
+#: Texts that are searched for at once where an evaluation has them written.
+WRITTEN_AT_ONCE = 64
 
 Size = tuple[int, str]
 
@@ -100,16 +103,22 @@ def _numbers(shapes: Counter[tuple[int, int]]) -> list[int]:
     return [times * rows * columns for (rows, columns), times in shapes.items()]
 
 
+def token_bytes(model: Transformer, precision: Precision) -> int:
+    """Per token that is read where nothing is learnt: of the widest layer."""
+    return max(_token_bytes(model, named, bytes_of(precision)) for named in stacks(model))
+
+
+def _token_bytes(model: Transformer, named: NamedStack, width: int) -> int:
+    stack = named.stack
+    inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
+    heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
+    return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
+
+
 def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:
     """One layer at a time, as where nothing is learnt; and with `logits` a chunk of those."""
     width = bytes_of(precision)
-    layer = 0
-    for named in stacks(model):
-        stack = named.stack
-        inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
-        heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
-        per_token = 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
-        layer = max(layer, size.tokens(named) * per_token)
+    layer = max(size.tokens(named) * _token_bytes(model, named, width) for named in stacks(model))
     formula = f"tokens x (12 d_model + {width} (2 d_model + 2 d_ff))"
     if not logits or isinstance(model.head, ClassificationHead | NoHead):
         return layer, formula

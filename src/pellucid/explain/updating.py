@@ -29,12 +29,18 @@ from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain.addresses import Shape
 from pellucid.explain.stretches import Watch, walk
-from pellucid.maths.optimisers import newton_schulz
-from pellucid.optim import AdamW, Gate, assemble_optimiser, assemble_schedule, group
+from pellucid.optim import (
+    AdamW,
+    Gate,
+    assemble_optimiser,
+    assemble_schedule,
+    group,
+    orthogonal_type,
+    orthogonalise,
+)
 from pellucid.runs import Run
 from pellucid.runs.folder import RunFolder, is_published
 from pellucid.runs.load import read_plan
-from pellucid.typed import multiplies_bfloat16
 
 if TYPE_CHECKING:
     from pellucid.explain.tracing import Trace
@@ -74,10 +80,11 @@ class Settings:
 
 @dataclass(slots=True)
 class _Memory:
-    """What a run's checkpoint remembers of its optimiser."""
+    """What a run's checkpoint remembers of its optimiser, and its plan of how Muon computes."""
 
     step: int
     factor: float
+    orthogonal: Literal["float32", "bfloat16"]
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
 
@@ -185,7 +192,8 @@ def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
 def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dict[str, Tensor]:
     """One step of the run's own optimiser on one parameter; what it remembers of it then."""
     memory = _memory(run)
-    optimiser = assemble_optimiser(run.config.optimiser, [(name, moved)])
+    named = [(name, moved)]
+    optimiser = assemble_optimiser(run.config.optimiser, named, orthogonal=memory.orthogonal)
     optimiser.load_state_tensors(
         {
             key: value.clone() if key.endswith("::step") else value.to(moved, copy=True)
@@ -205,11 +213,8 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tens
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
     ahead = (gradient + how.beta1 * m)[None]
-    # in the type that `assemble_optimiser` chooses on this device
-    is_narrow = ahead.dtype == torch.float32 and multiplies_bfloat16(ahead.device)
-    narrow = ahead.bfloat16() if is_narrow else ahead
-    made = cast("Tensor", newton_schulz(narrow, steps=optimiser.newton_schulz_steps))
-    return made[0].to(gradient.dtype)
+    dtype = orthogonal_type(_memory(trace.run).orthogonal, ahead.device)
+    return orthogonalise(ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
 
 
 def divisor(trace: Trace, how: Settings) -> float:
@@ -277,9 +282,11 @@ def _memory(run: Run) -> _Memory:
     """The optimiser's memory at a run's checkpoint; read once for each model that is open."""
     if run.model not in _memories:
         folder = RunFolder(run.folder)
-        total = read_plan(folder).total_steps
+        plan = read_plan(folder)
+        total = plan.total_steps
         schedule = assemble_schedule(run.config.schedule, total=total)
         tensors, step = load_optimiser(run.checkpoint)
         # of a run that has ended there is no next rate: it is that of its last update
-        _memories[run.model] = _Memory(step, schedule(min(step, total - 1)), tensors)
+        factor = schedule(min(step, total - 1))
+        _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
     return _memories[run.model]

@@ -3,11 +3,11 @@
 They know names and shapes, not losses and not models.
 """
 
-from pellucid.optim.assemble import assemble_optimiser, assemble_schedule
+from pellucid.optim.assemble import assemble_optimiser, assemble_schedule, orthogonal_type
 from pellucid.optim.clipping import Gate, gate
 from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, Groups, group
-from pellucid.optim.muon import Muon
+from pellucid.optim.muon import Muon, orthogonalise
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import Penalty, penalties_of
 
@@ -25,5 +25,7 @@ __all__ = [
     "assemble_schedule",
     "gate",
     "group",
+    "orthogonal_type",
+    "orthogonalise",
     "penalties_of",
 ]

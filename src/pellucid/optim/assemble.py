@@ -84,15 +84,22 @@ def _muon(
     muon: config.Muon, hidden: Group, orthogonal: Literal["float32", "bfloat16"] | None
 ) -> torch.optim.Optimizer:
     device = next(iter(hidden.parameters.values())).device
-    narrow = multiplies_bfloat16(device) if orthogonal is None else orthogonal == "bfloat16"
     return Muon(
         hidden.parameters.values(),
         lr=muon.learning_rate,
         momentum=muon.momentum,
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
-        dtype=torch.bfloat16 if narrow else torch.float32,
+        dtype=orthogonal_type(orthogonal, device),
     )
+
+
+def orthogonal_type(
+    orthogonal: Literal["float32", "bfloat16"] | None, device: torch.device
+) -> torch.dtype:
+    """The type in which Muon orthogonalises, as a plan has it; without one, what suits `device`."""
+    narrow = multiplies_bfloat16(device) if orthogonal is None else orthogonal == "bfloat16"
+    return torch.bfloat16 if narrow else torch.float32
 
 
 def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimizer:

@@ -67,8 +67,7 @@ class Muon(Optimizer):
             grads = grads / self.grad_scale
         momentum = torch.stack(buffers) * mu + grads
         ahead = grads + mu * momentum
-        narrow = ahead.to(self.dtype) if ahead.dtype == torch.float32 else ahead
-        update: Tensor = newton_schulz(narrow, steps=self.newton_schulz_steps).to(ahead.dtype)
+        update = orthogonalise(ahead, steps=self.newton_schulz_steps, dtype=self.dtype)
         rows, columns = matrices[0].shape
         rate = lr * max(1.0, rows / columns) ** 0.5
         weights = torch.stack(tuple(matrices))
@@ -87,3 +86,10 @@ class Muon(Optimizer):
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(matrix)
         return state["momentum"]
+
+
+def orthogonalise(ahead: Tensor, *, steps: int, dtype: torch.dtype) -> Tensor:
+    """NS of a batch of matrices, in their own type; those in float32 are computed in `dtype`."""
+    narrow = ahead.to(dtype) if ahead.dtype == torch.float32 else ahead
+    update: Tensor = newton_schulz(narrow, steps=steps)
+    return update.to(ahead.dtype)

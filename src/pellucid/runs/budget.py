@@ -23,6 +23,7 @@ from pellucid.counting import (
     with_vocabulary,
 )
 from pellucid.counting.peak import PROCESS_BYTES
+from pellucid.counting.temporaries import token_bytes
 from pellucid.examples import Examples, StoredExamples
 from pellucid.free_memory import resident_memory
 from pellucid.runs.plan import find_device, find_precision
@@ -31,6 +32,7 @@ from pellucid.runs.room import check_memory
 from pellucid.runs.start import config_of
 
 _DOES = "this training needs"
+_ANSWERS = ("chosen", "rejected")
 
 
 def check_beginning(run: config.Run, *, watched: bool) -> int:
@@ -65,28 +67,49 @@ def check_training(run: config.Run, data: Data, *, process: int, watched: bool) 
 
 
 def _conditions(
-    run: config.Run, device: torch.device, process: int, longest: int | None, watched: bool
+    run: config.Run,
+    device: torch.device,
+    process: int,
+    longest: tuple[int, int] | None,
+    watched: bool,
 ) -> Conditions:
     """What this machine and the data add to a config."""
+    precision = find_precision(run.training.precision, device)
+    asked = _asked(run)
+    copied = not isinstance(run.trained, config.LoRA) or isinstance(
+        run.objective, config.Distillation
+    )
     return Conditions(
-        precision=find_precision(run.training.precision, device),
+        precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=_asked(run),
+        asked=parameter_count(asked) if asked is not None and copied else 0,
+        asked_token=0 if asked is None else token_bytes(asked, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,
     )
 
 
-def _longest(run: config.Run, data: Data) -> int | None:
-    """The longest row that is read as one; None where rows are whole contexts."""
+def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
+    """The longest rows that encoder and decoder read; None where rows are whole contexts."""
     objective = run.objective
     packed = isinstance(objective, config.SupervisedFineTuning) and objective.packed
     if packed or not isinstance(data, StoredExamples):
         return None
-    written = objective.max_new_tokens if isinstance(objective, config.PolicyGradient) else 0
-    return longest_row(data.train) + written
+    train, longest = data.train, longest_row(data.train)
+    lengths = {name: column.lengths for name, column in train.columns.items()}
+    match objective:
+        case config.SequenceToSequence():
+            return int(lengths["source"].max()), int(lengths["target"].max())
+        case config.DirectPreference():  # the two answers are not filled up to one length
+            rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
+            mean = sum(rows) // len(rows)
+            return mean, mean
+        case config.PolicyGradient(max_new_tokens=written):
+            return longest + written, longest + written
+        case _:
+            return longest, longest
 
 
 def longest_row(examples: Examples) -> int:
@@ -95,15 +118,14 @@ def longest_row(examples: Examples) -> int:
     return max(int(each.max(initial=1)) for each in lengths)
 
 
-def _asked(run: config.Run) -> int:
-    """The parameters of the models that are asked and not trained."""
+def _asked(run: config.Run) -> config.Transformer | None:
+    """The model that is asked and not trained: a teacher, or what the run began as."""
     match run.objective:
         case config.Distillation(teacher=teacher):
             if not teacher or not Path(teacher).exists():  # its task refuses, and says why
-                return 0
-            return parameter_count(least_model(config_of(Path(teacher)).model))
+                return None
+            return least_model(config_of(Path(teacher)).model)
         case config.DirectPreference() | config.PolicyGradient():
-            lora = isinstance(run.trained, config.LoRA)
-            return 0 if lora else parameter_count(least_model(with_vocabulary(run).model))
+            return least_model(with_vocabulary(run).model)
         case _:
-            return 0
+            return None

@@ -8,14 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, load_model_tensors
+from pellucid.batches import Batch
+from pellucid.checkpoints import Checkpoint, load_model_tensors, seconds_to_save
 from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
+from pellucid.objectives import at_rest
 from pellucid.optim import assemble_optimiser, assemble_schedule
 from pellucid.runs.compiling import compile_blocks, compiler_problem
 from pellucid.runs.folder import RunFolder
@@ -26,8 +31,11 @@ from pellucid.runs.seal import seal
 from pellucid.runs.start import fill_body
 from pellucid.runs.tasks import Task
 from pellucid.text import Tokenizer
-from pellucid.training import Job, Precision, update
+from pellucid.training import Job, Precision, autocast, split_batch, to_device, update
 from pellucid.version import __version__
+
+#: Updates that are timed behind the first; after a first one of so many seconds, none.
+_TIMED, _LONG = 3, 60.0
 
 
 def with_vocabulary(run: config.Run, tokenizer: Tokenizer) -> config.Run:
@@ -55,10 +63,17 @@ def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run
     return replace(run, model=replace(run.model, head=replace(head, classes=classes)))
 
 
+class Seconds(NamedTuple):
+    """What an update takes, and what reading its batch takes where nothing is learnt."""
+
+    update: float
+    reading: float
+
+
 def resolve(
     run: config.Run, model: Transformer, task: Task
-) -> tuple[config.Plan, float, str | None]:
-    """The plan of a new run, the seconds a step takes, and why nothing is compiled if asked to be.
+) -> tuple[config.Plan, Seconds, str | None]:
+    """The plan of a new run, how long things take, and why nothing is compiled if asked to be.
 
     The model is compiled where the plan says so.
     """
@@ -70,13 +85,13 @@ def resolve(
     compiled = wants and problem is None
     if compiled:
         compile_blocks(model)
-    seconds = _seconds_per_step(run, model, task, precision, compiled)
+    seconds = _timed(run, model, task, precision, compiled)
     plan = config.Plan(
         total_steps=count_steps(
             settings,
             rows_per_epoch=task.rows_per_epoch,
             tokens_per_row=task.tokens_per_row,
-            seconds_per_step=lambda: seconds,
+            seconds_per_step=lambda: seconds.update,
         ),
         threads=torch.get_num_threads(),
         device=str(device),
@@ -91,14 +106,18 @@ def resolve(
     return plan, seconds, problem
 
 
-def _seconds_per_step(
+def _timed(
     run: config.Run,
     model: Transformer,
     task: Task,
     precision: Precision,
     compiled: bool,
-) -> float:
-    """How long an update takes: the least of a few, through a closed gate: nothing moves."""
+) -> Seconds:
+    """How long an update takes, its batch included: through a closed gate, so nothing moves.
+
+    The first of a few fetches memory and loads code; of the others the median counts. A batch is
+    made once: of answers that are drawn and judged, making it is the larger part.
+    """
     settings, device = run.training, model.device
     # it is made anew for the training: this one's state goes with it
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
@@ -106,17 +125,19 @@ def _seconds_per_step(
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
     taken: list[float] = []
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
-    least, patience = 2, 0.0
-    if isinstance(settings.budget, config.Minutes):
-        least, patience = 3, min(3.0, 3.0 * settings.budget.count)
+    minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
+    patience = min(3.0, 3.0 * minutes)
     waited = 1 if compiled else 0  # passes that wait for the compiler: no patience is spent on them
-    while sum(taken[waited:]) < (3.0 if len(taken) < least else patience):
+    began = time.perf_counter()
+    batch = task.batch(0, settings.batch_size)
+    making = time.perf_counter() - began
+    while _again(taken[waited:], patience):
         started = time.perf_counter()
         update(
             model,
             task.objective,
             optimiser,
-            task.batch(0, settings.batch_size),
+            batch,
             factor=1.0,
             clip_norm=settings.clip_norm,
             blocked=torch.ones((), device=device),
@@ -130,7 +151,31 @@ def _seconds_per_step(
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             buffer.copy_(kept[name])
-    return min(taken)  # the first ones warm up, and whatever else disturbs them adds to them
+    reading = min(
+        _seconds_to_read(model, task, batch, settings.accumulation, precision)
+        for _ in range(waited + 1)
+    )
+    return Seconds(making + median(taken[waited + 1 :] or taken), reading)
+
+
+def _seconds_to_read(
+    model: Transformer, task: Task, batch: Batch, accumulation: int, precision: Precision
+) -> float:
+    """How long the objective takes over a batch where nothing is learnt."""
+    started = time.perf_counter()
+    with at_rest(model), autocast(model.device, precision):
+        parts = (to_device(part, model.device) for part in split_batch(batch, accumulation))
+        losses = [task.objective(model, part).total for part in parts]
+    float(losses[-1])  # waits for the device
+    return time.perf_counter() - started
+
+
+def _again(taken: list[float], patience: float) -> bool:
+    """Whether another update is to be timed: one behind the first, and more if they are short."""
+    cold, warm = taken[:1], taken[1:]
+    if not warm:
+        return sum(cold) < _LONG
+    return sum(warm) < (3.0 if len(warm) < _TIMED else patience)
 
 
 def build_model(run: config.Run, folder: RunFolder, device: torch.device) -> Transformer:
@@ -174,6 +219,7 @@ def build_job(
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, **seal(run, plan)},
         aside=folder.aside,
+        save_seconds=partial(seconds_to_save, folder.path),
     )
 
 

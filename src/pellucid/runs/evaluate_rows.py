@@ -93,7 +93,7 @@ def evaluate_rows(
     with _examples(run, paths, tuple(columns)) as (data, said):
         assert isinstance(data, StoredExamples)
         side = data.held_out if limit is None else data.held_out.spread(limit)
-        check_examples(run, side, force=force)
+        check_examples(run, side, beams, force=force)
         task = _task(run, data, rewards)
         return _evaluated(run, task, side, said, beams)
 

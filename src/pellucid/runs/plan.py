@@ -90,17 +90,24 @@ def count_steps(
 
 
 def expect_seconds(
-    settings: config.Training, plan: config.Plan, step: float, *, step_tokens: float, held_out: int
+    settings: config.Training,
+    plan: config.Plan,
+    *,
+    update: float,
+    reading: float,
+    step_tokens: float,
+    held_out: int,
 ) -> float:
-    """How long a run will take where a whole update takes `step` seconds: evaluations included.
+    """How long a run will take where a whole update takes `update` seconds: evaluations included.
 
-    A token that is only read is taken to cost a third of one that is learnt from. Of `held_out`
-    tokens an evaluation reads so many at most. Checkpoints and samples are left out.
+    Reading the `step_tokens` of a batch where nothing is learnt takes `reading`; of `held_out`
+    tokens an evaluation reads so many at most. What it writes, checkpoints and samples are left
+    out.
     """
     updates = plan.total_steps * mean_rows(settings) / settings.batch_size
     evaluations = 1 + math.ceil(plan.total_steps / settings.evaluate_every)
-    read = min(settings.evaluate_tokens, held_out) / (3 * step_tokens)
-    return step * (updates + evaluations * read)
+    read = min(settings.evaluate_tokens, held_out) / step_tokens
+    return update * updates + reading * evaluations * read
 
 
 def machine_changes(plan: config.Plan) -> tuple[Change, ...]:

@@ -223,7 +223,8 @@ def _prepare(
         expected = expect_seconds(
             run.training,
             plan,
-            seconds,
+            update=seconds.update,
+            reading=seconds.reading,
             step_tokens=run.training.batch_size * task.tokens_per_row,
             held_out=_held_out_tokens(data),
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pellucid import config
 from pellucid.counting import looking_memory, reading_memory, writing_memory
-from pellucid.counting.temporaries import EVALUATED_AT_ONCE
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE, WRITTEN_AT_ONCE
 from pellucid.examples import Examples
 from pellucid.generation import Beams, Sampling
 from pellucid.runs.budget import longest_row
@@ -23,13 +24,21 @@ def check_writing(run: Run, texts: Sequence[str], how: Sampling | Beams, *, forc
     Raises:
         RunError: they do not fit.
     """
+    longest = max((len(text.encode(errors="replace")) for text in texts), default=0)
+    _check_written(run, len(texts), longest, how, force=force)
+
+
+def _check_written(
+    run: Run, texts: int, prompt: int, how: Sampling | Beams, *, force: bool
+) -> None:
+    """So many texts at once, after prompts of at most so many tokens."""
     if run.model.decoder is None:  # it writes nothing, and says so
         return
     estimate = writing_memory(
         run.config.model,
-        texts=len(texts),
+        texts=texts,
         beams=how.n_beams if isinstance(how, Beams) else 1,
-        prompt=max((len(text.encode(errors="replace")) for text in texts), default=0),
+        prompt=prompt,
         new_tokens=how.max_new_tokens,
     )
     check_memory(estimate, "writing this needs", device=run.model.device, force=force)
@@ -65,20 +74,33 @@ def check_windows(run: Run, *, force: bool) -> None:
     )
 
 
-def check_examples(run: Run, examples: Examples, *, force: bool) -> None:
+def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: bool) -> None:
     """What judging a run on rows takes, as many at once as in training.
+
+    Some objectives are judged by answers that are written; with `beams` texts are written besides.
 
     Raises:
         RunError: it does not fit.
     """
+    rows = min(run.config.training.batch_size, len(examples))
+    longest = min(longest_row(examples), run.model.context_length)
     check_reading(
         run,
-        sequences=min(run.config.training.batch_size, len(examples)),
-        length=min(longest_row(examples), run.model.context_length),
+        sequences=rows,
+        length=longest,
         lower="the length of the rows",
         logits=True,
         force=force,
     )
+    match run.config.objective:
+        case config.PolicyGradient(max_new_tokens=n):
+            _check_written(run, rows, longest, Sampling(max_new_tokens=n), force=force)
+        case config.DirectPreference():
+            _check_written(run, rows, longest, Sampling(max_new_tokens=longest), force=force)
+        case _:
+            pass
+    if beams is not None:
+        _check_written(run, min(WRITTEN_AT_ONCE, len(examples)), longest, beams, force=force)
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:

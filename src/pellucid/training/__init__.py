@@ -31,7 +31,7 @@ from pellucid.training.randomness import (
     restore_generators,
     seed_step,
 )
-from pellucid.training.step import Precision, accumulate, autocast, to_device, update
+from pellucid.training.step import Precision, accumulate, autocast, split_batch, to_device, update
 from pellucid.training.watchers import Watcher
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "restore_generators",
     "seed_step",
     "silently",
+    "split_batch",
     "to_device",
     "to_record",
     "train",

@@ -28,8 +28,20 @@ class Forecast:
         self._paces = defaultdict[Work, deque[float]](lambda: deque(maxlen=_LATEST))
 
     def knows(self, work: Work) -> bool:
-        """Whether any such work was done."""
+        """Whether any such work was done, or was said to take so long."""
         return work in self._cold
+
+    def has_few(self, work: Work) -> bool:
+        """Whether fewer paces are known than count.
+
+        Then each piece of work is worth timing by itself: in one of several, first looks at the
+        run, which are on credit, would be a part, and so would what disturbs it.
+        """
+        return len(self._paces[work]) < _LATEST
+
+    def expect(self, work: Work, seconds: float) -> None:
+        """What work that was never done will take; it counts until the work is done."""
+        self._cold.setdefault(work, seconds)
 
     def add(self, work: Work, seconds: float, amount: float = 1.0) -> None:
         """So much work took so many seconds."""
@@ -43,6 +55,14 @@ class Forecast:
         """How long so much more of it will take; 0 of work that was never done."""
         paces = self._paces[work]
         return amount * (median(paces) if paces else self._cold.get(work, 0.0))
+
+    def left(self, *, rows: int, evaluations: int, checkpoints: int) -> float:
+        """How long so much more of each will take."""
+        return (
+            self.seconds("rows", rows)
+            + self.seconds("evaluations", evaluations)
+            + self.seconds("checkpoints", checkpoints)
+        )
 
 
 def still_to_come(step: int, total: int, every: int) -> int:

@@ -73,6 +73,8 @@ class Job:
     aside: Path
     #: What the loss is a mean over: tokens, texts, pairs or prompts.
     unit: str = "tokens"
+    #: How long saving a checkpoint will take, asked before any was saved.
+    save_seconds: Callable[[Checkpoint], float] = lambda checkpoint: 0.0
 
     def rows_before(self, step: int) -> int:
         """How many rows the first `step` updates learn from: the place where the next begins."""

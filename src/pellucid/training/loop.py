@@ -126,14 +126,18 @@ class _Loop:
         self.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised
-        if not self.forecast.knows("rows"):  # the first update by itself: it is cold
+        if not self.forecast.knows("rows"):
+            self.time_rows()  # the first update by itself: it is cold
+            self.meter.pause()
+            self.forecast.expect("checkpoints", job.save_seconds(self.checkpoint()))
+            self.meter.go_on()
+        elif self.device.type == "cpu" and self.forecast.has_few("rows"):  # nothing waits there
             self.time_rows()
 
     def time_rows(self) -> None:
         """Tell the forecast what the rows took that were learnt from since it was last told."""
-        before = self.job.rows_before(self.progress.step)
-        seconds, rows = self.meter.lap(), before - self.timed_rows
-        if rows:
+        before, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
+        if rows := before - self.timed_rows:
             self.forecast.add("rows", seconds, rows)
         self.timed_rows = before
 
@@ -282,11 +286,7 @@ class _Loop:
         rows = job.rows_before(total) - job.rows_before(step)
         evaluations = still_to_come(step, total, job.settings.evaluate_every)
         checkpoints = still_to_come(step, total, job.settings.checkpoint_every)
-        return (
-            self.forecast.seconds("rows", rows)
-            + self.forecast.seconds("evaluations", evaluations)
-            + self.forecast.seconds("checkpoints", checkpoints)
-        )
+        return self.forecast.left(rows=rows, evaluations=evaluations, checkpoints=checkpoints)
 
     @contextmanager
     def aside_from_training(self, work: Work) -> Generator[None]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pellucid.counting.temporaries import WRITTEN_AT_ONCE
 from pellucid.generation import Beams, beam_search_ids, encode
 from pellucid.runs.tasks.task import Given, Written
 
 Ids = Sequence[int]
-
-#: So many texts are searched for at once; of about the same length, so that little is padded.
-_AT_ONCE = 64
 
 
 def written(
@@ -43,8 +41,9 @@ def _searched(
     given: Given, givens: Sequence[tuple[int, ...]], beams: Beams, *, reads: bool
 ) -> Iterator[tuple[tuple[int, ...], Ids]]:
     model, tokenizer = given.model, given.tokenizer
-    for start in range(0, len(givens), _AT_ONCE):
-        some = givens[start : start + _AT_ONCE]
+    # of about the same length, so that little is padded
+    for start in range(0, len(givens), WRITTEN_AT_ONCE):
+        some = givens[start : start + WRITTEN_AT_ONCE]
         found = beam_search_ids(
             model,
             [[tokenizer.begin_id] for _ in some] if reads else some,
