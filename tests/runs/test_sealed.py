@@ -153,7 +153,9 @@ def test_steps_make_a_run_longer_and_shorter_without_more_words(run: RunFolder) 
         runs.resume(run.path, steps=5, show=False)
 
 
-@pytest.mark.parametrize("kind", ["GrowingBatch", "GrowingLength"])
+@pytest.mark.parametrize(
+    "kind", ["GrowingBatch", pytest.param("GrowingLength", marks=pytest.mark.nightly)]
+)
 def test_a_longer_run_goes_on_growing_as_it_was_planned(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,9 +180,7 @@ def test_a_longer_run_goes_on_growing_as_it_was_planned(
     (line,) = texts(read_events(folder.metrics))
     assert line == "what begins small grows as it was planned, for 12 updates"
     runs.resume(folder.path, steps=15, show=False)
-    assert json.loads(folder.plan.read_text())["growth_steps"] == 12
     assert places[-1][0] == 14
-    runs.resume(folder.shelf.path(14), steps=12 + 3, show=False)  # nothing to ask for
     edit(folder.plan, '"growth_steps": 12', '"growth_steps": 9')
     with pytest.raises(RunError, match=r"plan\.growth_steps: the run has 12, here is 9"):
         runs.resume(folder.path, show=False)

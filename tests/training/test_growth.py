@@ -94,6 +94,22 @@ def test_rows_that_grow_hold_the_same_tokens_in_the_same_order() -> None:
     assert asked == [(8 * step, 8) for step in range(8)]
 
 
+@pytest.mark.parametrize("kind", [config.GrowingBatch, config.GrowingLength])
+def test_a_longer_run_grows_over_the_updates_that_it_was_planned_for(
+    kind: type[config.GrowingBatch | config.GrowingLength],
+) -> None:
+    job, _ = growing(kind(first=4, until=0.5), steps=8)
+    longer = replace(job, plan=replace(job.plan, total_steps=20, growth_steps=8))
+
+    def shapes(job: Job, steps: range) -> list[tuple[int, ...]]:
+        batches = [job.batch_of(step) for step in steps]
+        return [tuple(batch.ids.shape) for batch in batches if isinstance(batch, TokenBatch)]
+
+    assert shapes(longer, range(8)) == shapes(job, range(8))
+    assert set(shapes(longer, range(8, 20))) == set(shapes(job, range(7, 8)))
+    assert [longer.rows_before(step) for step in range(9)] == [*map(job.rows_before, range(9))]
+
+
 def job_length() -> int:
     return growing(None, steps=1)[0].model.context_length
 

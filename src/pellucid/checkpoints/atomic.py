@@ -7,56 +7,29 @@ what is written.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 import safetensors
 
 from pellucid import disk
 from pellucid.errors import CheckpointError
 
-
-def write_text(path: Path, text: str) -> None:
-    """Replace `path` by a file with `text`, all at once.
-
-    Raises:
-        CheckpointError: the disk is full or cannot be written; what stood there still stands.
-    """
-    with _disk_errors(path):
-        disk.write_text(path, text)
+P = ParamSpec("P")
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` by a file with `content`, all at once.
+def _in_words(write: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
+    """The same; errors of the disk become a `CheckpointError` that says what is still whole."""
 
-    Raises:
-        CheckpointError: the disk is full or cannot be written; what stood there still stands.
-    """
-    with _disk_errors(path):
-        disk.write_bytes(path, content)
+    @wraps(write)
+    def written(path: Path, *args: P.args, **names: P.kwargs) -> None:
+        with _disk_errors(path):
+            write(path, *args, **names)
 
-
-def write_folder(
-    path: Path,
-    files: Sequence[str],
-    write: Callable[[Path], None],
-    *,
-    replace: bool = False,
-) -> None:
-    """Make the folder `path` from what `write` puts into the empty folder it is given.
-
-    Args:
-        files: the names that `write` gives its files.
-        replace: whether there may be a folder already, in which `files` are ours: they are
-            replaced, and all else in it stays where it is.
-
-    Raises:
-        CheckpointError: the disk is full or cannot be written, or something is in the way; what
-            stood there still stands.
-    """
-    with _disk_errors(path):
-        disk.write_folder(path, files, write, replace=replace)
+    return written
 
 
 @contextmanager
@@ -75,3 +48,8 @@ def _disk_errors(path: Path) -> Generator[None]:
             f"{path} could not be written: {why}; what was saved before is whole: "
             "make room, then resume"
         ) from error
+
+
+write_text = _in_words(disk.write_text)
+write_bytes = _in_words(disk.write_bytes)
+write_folder = _in_words(disk.write_folder)

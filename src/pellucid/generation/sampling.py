@@ -6,7 +6,6 @@ model, and draws nothing by itself.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,11 @@ from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.sampling import keep_min_p, keep_top_p
 from pellucid.maths.softmax import softmax
 from pellucid.typed import to_numpy
+
+#: The largest penalty on a repetition, and the reciprocal of the smallest.
+_PENALTY = 1e9
+#: Below it the likeliest token is certain, and quotients overflow.
+_COLDEST = 1e-30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +52,8 @@ class Sampling:
             ("min_p", self.min_p is None or 0 < self.min_p <= 1, "in (0, 1]"),
             (
                 "repetition_penalty",
-                0 < self.repetition_penalty < math.inf,
-                "greater than 0 and finite (1 changes nothing)",
+                1 / _PENALTY <= self.repetition_penalty <= _PENALTY,
+                "from 1e-9 to 1e9: beyond, logits overflow (1 changes nothing)",
             ),
             ("seed", 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
             ("stop", all(self.stop), "texts that are not empty"),
@@ -57,10 +61,6 @@ class Sampling:
         for name, holds, allowed in checks:
             if not holds:
                 raise ConfigError(f"{name} must be {allowed}, was {getattr(self, name)}")
-
-
-#: Below it the likeliest token is certain, and quotients overflow.
-_COLDEST = 1e-30
 
 
 def distribution(logits: Array, sampling: Sampling) -> Array:
