@@ -6,6 +6,7 @@ import math
 import random
 import signal
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -43,7 +44,15 @@ def codes(history: History) -> list[str]:
     return [each.code for each in diagnose(history)]
 
 
-@pytest.mark.parametrize("place", range(len(causes.CAUSES)))
+def sampled(every: Iterable[Any]) -> list[Any]:
+    """One of three always runs; the others do nightly."""
+    nightly = pytest.mark.nightly
+    return [
+        pytest.param(one, marks=nightly if place % 3 else ()) for place, one in enumerate(every)
+    ]
+
+
+@pytest.mark.parametrize("place", sampled(range(len(causes.CAUSES))))
 def test_every_cause_may_raise_and_the_others_are_found(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +109,7 @@ def test_odd_numbers_make_no_cause_raise() -> None:
         assert "SEE001" not in codes(strange(seed)), seed
 
 
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", sampled(PROBES))
 def test_every_probe_may_raise_and_the_others_are_asked(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

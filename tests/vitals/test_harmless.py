@@ -7,7 +7,7 @@ import io
 import pickle
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -298,7 +298,15 @@ LOOPS = [NaN, Infinite, Adafactor, LBFGS, Several, Foreign, Sparse, Grown, Masks
 LOOPS += [Unlabelled, Half, Autocast, Checkpointed, Twins, Embedded, Losses, Tripping]
 
 
-@pytest.mark.parametrize("kind", LOOPS, ids=lambda kind: kind.__name__)
+def sampled(every: Iterable[Any], each: int = 3) -> list[Any]:
+    """One of each so many always runs; the others do nightly."""
+    nightly = pytest.mark.nightly
+    return [
+        pytest.param(one, marks=nightly if place % each else ()) for place, one in enumerate(every)
+    ]
+
+
+@pytest.mark.parametrize("kind", sampled(LOOPS, 2), ids=lambda kind: kind.__name__)
 def test_a_watched_loop_ends_as_an_unwatched_one(kind: type[Loop]) -> None:
     with reports() as lines:
         w = unharmed(kind)
@@ -355,10 +363,11 @@ def of_everything(loop: Loop) -> Watch:
     return watch(loop.model, loop.optimizers, max_overhead=None, probe=probe, clip_norm=1.0)
 
 
-def test_every_measurement_may_raise_and_is_switched_off_alone() -> None:
+@pytest.mark.parametrize("each", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> None:
     ids, real = measured(), Tape._put
     assert len(ids) > 20
-    for id in ids:
+    for id in ids[::each]:
 
         def put(self: Tape, this: str, values: Any, places: Any, id: str = id) -> None:
             real(self, this, boom if this == id else values, places)
@@ -371,7 +380,7 @@ def test_every_measurement_may_raise_and_is_switched_off_alone() -> None:
         assert f"no longer watches {id}: BoomError: on purpose" in lines[0]
 
 
-@pytest.mark.parametrize("id", rules_of())
+@pytest.mark.parametrize("id", sampled(rules_of(), 5))
 def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
     real = Judge._word
 
@@ -424,7 +433,7 @@ INSIDE = [
 ]
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.parametrize("name", sampled(INSIDE))
 def test_whatever_raises_inside_the_loop_goes_on(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -623,7 +632,12 @@ def test_a_compiled_step_of_an_optimiser_may_be_watched() -> None:
     class Compiled(Loop):
         def __init__(self) -> None:
             super().__init__()
+            self.model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+            self.optimizers = [torch.optim.SGD(self.model.parameters(), lr=0.1)]
             self.step = torch.compile(lambda: self.optimizers[0].step(), backend="eager")
+
+        def loss(self, step: int) -> Tensor:
+            return self.model(torch.full((2, 3, 8), step / 7)).square().mean()
 
         def update(self, step: int, say: Say) -> None:
             loss = self.loss(step)

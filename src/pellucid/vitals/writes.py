@@ -30,6 +30,11 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
     #: torch asks whether operators that take functions may pass
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: torch would load its compiler to keep it away, and nothing is compiled within."""
+        return False
+
     def __init__(self) -> None:
         cast("Any", super()).__init__()
         #: addresses of memory that was made within; an older one cannot have the same, for it lives
