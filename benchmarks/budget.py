@@ -178,7 +178,7 @@ def figures(
         "foretold_seconds": moments["foretold"],
         "paces": [[work, *numbers] for (_, work, *numbers), _ in paces],
         "conditions": asdict(conditions),
-        "config": encode(run),
+        "config": json.loads(json.dumps(encode(run)).replace(f"{folder}/", "")),
     }
 
 
