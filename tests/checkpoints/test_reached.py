@@ -71,7 +71,7 @@ def test_a_run_does_not_resume_from_a_state_that_cannot_be(state: object, checkp
     run = checkpoint.parents[1]
     before = (run / "metrics.jsonl").read_bytes()
     with pytest.raises(CheckpointError, match=STATE):
-        runs.resume(run, show=False)
+        runs.resume(checkpoint, show=False)
     assert (run / "metrics.jsonl").read_bytes() == before
     if state != with_progress(step=7):
         with pytest.raises(CheckpointError, match=STATE):
@@ -89,7 +89,7 @@ def test_generators_that_cannot_be_restored_are_refused(
     state = json.loads((checkpoint / STATE).read_text())
     reseal(checkpoint, STATE, json.dumps({**state, "generators": generators}).encode())
     with pytest.raises(CheckpointError, match="generators"):
-        runs.resume(checkpoint.parents[1], steps=13, show=False)
+        runs.resume(checkpoint, steps=13, show=False)
 
 
 MANIFESTS: list[Callable[[dict[str, Any]], object]] = [
