@@ -18,12 +18,14 @@ from threading import get_ident
 from typing import Any, Self
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.anatomy import bare, parts_of, study
 from pellucid.vitals.capture import Capture
 from pellucid.vitals.clearing import Clearing, cleared_by
+from pellucid.vitals.gradients import Gradients
 from pellucid.vitals.hooks import Hooks, LastingHook
 from pellucid.vitals.judge import Judge
 from pellucid.vitals.known import Known
@@ -35,6 +37,7 @@ from pellucid.vitals.record import Point
 from pellucid.vitals.rounds import Rounds
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.signs import Sign
+from pellucid.vitals.steps import Steps
 from pellucid.vitals.tape import Column, Tape
 from pellucid.vitals.updates import Optimisers, Updates, optimisers_of, rate_of
 
@@ -81,8 +84,9 @@ class Watch(Known):
         self._losses = Losses()
         #: the thread that trains, once it is known: no other may run the model
         self._thread: int | None = None
-        #: whether a closure makes the gradients of this update, within the step
-        self._is_to_come = False
+        self._steps = Steps(
+            self._optimisers, begin=self._before, gather=self._gather, end=self._after
+        )
         #: updates that are done
         self.updates = 0
         #: called with the step and its signs, whenever there are new ones
@@ -94,6 +98,7 @@ class Watch(Known):
         self._anatomy = parts or bare(self._model)
         self._parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
         self._updates = Updates(self._anatomy, self._optimisers)
+        self._gradients = Gradients(self._anatomy, self._optimisers)
         self._predicted: Predicted | None = None
         self._looking: Looking | None = None
         if isinstance(self._find, Probe) and not self._anatomy.is_sharded:
@@ -114,9 +119,7 @@ class Watch(Known):
             self._capture = self._capture or Capture(self._model)
             self._capture.attach(self._model, self._hooks)
         if self._optimisers:
-            first, last = self._optimisers[0], self._optimisers[-1]
-            self._hooks.on(first.register_step_pre_hook, "updates", self._step_begins)
-            self._hooks.on(last.register_step_post_hook, "updates", lambda *_: self._after())
+            self._steps.attach(self._hooks)
             self.guard("gradient.left", self._clearing.attach, self._hooks)
 
     def __exit__(self, *_: object) -> None:
@@ -136,6 +139,7 @@ class Watch(Known):
             self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
             self.guard("updates", self._before)
+            self.guard("gradients", self._gather, None)
             self.guard("updates", self._after)
 
     def pause(self) -> None:
@@ -163,15 +167,23 @@ class Watch(Known):
 
     # ---- an update
 
-    def _step_begins(self, _: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # the arguments are those of `step` as a function: the optimiser is the first
-        self._before(is_to_come=any(map(callable, (*args[1:], *kwargs.values()))))
+    def _gather(self, optimiser: Optimizer | None) -> None:
+        """Take the gradients of one optimiser's step."""
+        if self._is_off or not self._rounds.at("gradients"):
+            return
+        with self._rounds.look("gradients"):
+            only = optimiser if len(self._optimisers) > 1 else None
+            self.guard("gradients", self._gradients.gather, only, self._tape)
 
-    def _before(self, *, is_to_come: bool = False) -> None:
-        """An update begins; `is_to_come` where a closure makes its gradients within the step."""
-        self._is_to_come = is_to_come
-        if "readings" in self.guard.off:
-            return  # nobody reads what would be measured
+    @property
+    def _is_off(self) -> bool:
+        """Whether nobody reads what would be measured."""
+        return "readings" in self.guard.off
+
+    def _before(self) -> None:
+        """An update begins: its first step."""
+        if self._is_off:
+            return
         self._thread = get_ident()
         self._rounds.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
@@ -181,8 +193,6 @@ class Watch(Known):
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self.guard("updates of weights", self._look_at_weights)
-                if not is_to_come:
-                    self.guard("gradients", self._look_at_gradients)
 
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
@@ -192,23 +202,25 @@ class Watch(Known):
 
     def _look_at_weights(self) -> None:
         self._keep_up()
+        self._gradients.clear()
         self._updates.begin()
 
-    def _look_at_gradients(self) -> None:
-        self._updates.gradients(self._tape)
+    def _put_gradients(self) -> None:
+        self._gradients.put(self._tape)
         self._clearing.put(self._tape)
         if self._capture is not None:
             self.guard("batch.*", self._capture.put, self._tape)
 
     def _after(self) -> None:
+        """An update is done."""
         self.updates += 1
-        if "readings" in self.guard.off:
+        if self._is_off:
             return
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
-                if self._is_to_come:
-                    self.guard("gradients", self._look_at_gradients)
-                self.guard("updates of weights", self._updates.after, self._tape)
+                self.guard("gradients", self._put_gradients)
+                samples = self._gradients.samples
+                self.guard("updates of weights", self._updates.after, samples, self._tape)
         self._clearing.stepped()
         if self._rounds.at("inside") and self._predicted is not None and self._looking is not None:
             with self._rounds.look("inside"):
@@ -239,7 +251,7 @@ class Watch(Known):
             return
         assert self._looking is not None
         self._predicted = self._looking.look(self._tape)
-        self._updates.called = self._looking.called
+        self._gradients.called = self._looking.called
         if self._predicted is None:
             return
         known = self._judge.guessing is not None or not self._judge.counts_tokens

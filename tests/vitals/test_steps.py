@@ -1,0 +1,133 @@
+"""Several optimisers: each one's gradients are read at its own step, and all make one update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+from pellucid.vitals import Watch, watch
+from support.foreign import ids_of, loss_of, made
+
+STEPS = 6
+Train = Callable[[nn.Module], tuple[list[Optimizer], Callable[[int], None]]]
+
+
+def together(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    optimiser = SGD(model.parameters(), lr=0.05)
+
+    def update(step: int) -> None:
+        loss_of(model, ids_of(step)).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return [optimiser], update
+
+
+def in_backward(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    """An optimiser for each weight, which steps and clears within the backward pass."""
+    optimisers: list[Optimizer] = []
+    for weight in model.parameters():
+        optimiser = SGD([weight], lr=0.05)
+
+        def step_and_clear(_: Tensor, optimiser: Optimizer = optimiser) -> None:
+            optimiser.step()
+            optimiser.zero_grad()
+
+        weight.register_post_accumulate_grad_hook(step_and_clear)
+        optimisers.append(optimiser)
+    return optimisers, lambda step: loss_of(model, ids_of(step)).backward()
+
+
+def halves(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    weights = list(model.parameters())
+    return weights[::2], weights[1::2]
+
+
+def in_turn(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    """Two halves, each with a loss of its own, and all gradients cleared after each step."""
+    optimisers: list[Optimizer] = [SGD(half, lr=0.05) for half in halves(model)]
+
+    def update(step: int) -> None:
+        for number, optimiser in enumerate(optimisers):
+            loss_of(model, ids_of(10 * step + number)).backward()
+            optimiser.step()
+            model.zero_grad()
+
+    return optimisers, update
+
+
+def watched(train: Train) -> Watch:
+    torch.manual_seed(0)
+    model = made()
+    optimisers, update = train(model)
+    with watch(model, optimisers, max_overhead=None) as w:
+        for step in range(STEPS):
+            update(step)
+    assert w.guard.off == {}
+    return w
+
+
+def norms(w: Watch) -> dict[int, float]:
+    return {point.step: point.value for point in w.judge.record.norms.points}
+
+
+def value(w: Watch, sign: str) -> float:
+    return {sign.id: sign for sign in w.signs}[sign].value
+
+
+def test_optimisers_that_step_within_the_backward_pass_have_the_signs_of_one() -> None:
+    one, many = watched(together), watched(in_backward)
+    assert one.updates == many.updates == STEPS
+    assert norms(one) == pytest.approx(norms(many), rel=1e-5)
+    for sign in ("gradient.missing", "gradient.depth_ratio", "gradient.zeros", "update.ratio"):
+        assert value(many, sign) == pytest.approx(value(one, sign), rel=1e-5), sign
+
+
+def test_gradients_that_are_cleared_between_two_optimisers_are_not_missing() -> None:
+    w = watched(in_turn)
+    assert w.updates == STEPS
+    assert value(w, "gradient.missing") == 0
+    assert value(w, "update.ratio") > 0
+
+
+def often(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    """The first half steps three times for each step of the second."""
+    first, second = (SGD(half, lr=0.05) for half in halves(model))
+
+    def update(step: int) -> None:
+        for number in range(3):
+            model.zero_grad()
+            loss_of(model, ids_of(10 * step + number)).backward()
+            first.step()
+        second.step()
+
+    return [second, first], update
+
+
+def test_an_optimiser_that_steps_more_often_makes_more_updates() -> None:
+    w = watched(often)
+    assert w.updates == 3 * STEPS
+    assert value(w, "gradient.missing") == 0
+
+
+def test_a_weight_without_a_gradient_at_its_own_step_is_missing() -> None:
+    def lacking(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+        optimisers, _ = in_turn(model)
+
+        def update(step: int) -> None:
+            for optimiser in optimisers:
+                loss_of(model, ids_of(step)).backward()
+                for weight in halves(model)[1]:
+                    weight.grad = None
+                optimiser.step()
+                model.zero_grad()
+
+        return optimisers, update
+
+    model = made()
+    share = len(halves(model)[1]) / len(list(model.parameters()))
+    assert value(watched(lacking), "gradient.missing") == pytest.approx(share)
