@@ -39,6 +39,4 @@ def reached(state: Mapping[str, Any], file: Path) -> Reached:
     try:
         return decode(Reached, state.get("progress"), "progress")
     except ConfigError as error:
-        raise CheckpointError(
-            f"{file} is damaged ({error}): resume from another checkpoint, named by its folder"
-        ) from None
+        raise CheckpointError(f"{file} is damaged: {error}") from None

@@ -15,7 +15,6 @@ from pellucid.reader import as_table
 from pellucid.runs.seal import check_seal
 from pellucid.training import generators_kept, restore_generators
 
-_ADVICE = "resume from another checkpoint, named by its folder"
 #: What torch's, Python's and NumPy's generators raise on a state that is none.
 _NO_STATE = (
     PellucidError, TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError
@@ -33,7 +32,7 @@ def open_checkpoint(path: Path) -> tuple[Checkpoint, Reached]:
     if path.name != f"step-{progress.step}":
         raise CheckpointError(
             f"{file} is damaged: progress.step is {progress.step:,}, expected that of its "
-            f"folder, {path.name}; {_ADVICE}"
+            f"folder, {path.name}"
         )
     check_seal(saved.state, file)
     with generators_kept():
@@ -53,5 +52,5 @@ def bring_back_generators(saved: Checkpoint, file: Path) -> None:
     except _NO_STATE as error:
         raise CheckpointError(
             f"the checkpoint's random generators cannot be restored ({error}): generators in "
-            f"{file}, or random.safetensors beside it, is damaged; {_ADVICE}"
+            f"{file}, or random.safetensors beside it, is damaged"
         ) from None

@@ -13,6 +13,7 @@ from typing import Any
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, Reached, Shelf
+from pellucid.errors import CheckpointError
 from pellucid.runs.folder import RunFolder
 from pellucid.runs.opened import open_checkpoint
 from pellucid.runs.records import read_events
@@ -85,7 +86,13 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
     left_out: list[tuple[Path, str]] = []
     path, opened = named, None
     if named is not None:
-        opened = open_checkpoint(named)
+        try:
+            opened = open_checkpoint(named)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; resume {folder.path}, the run itself, to go on from its newest whole "
+                "checkpoint"
+            ) from None
     elif folder.shelf.steps():
         path, opened, left_out = folder.shelf.newest_whole(open_checkpoint)
     saved, progress = opened or (None, None)

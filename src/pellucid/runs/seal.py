@@ -81,8 +81,7 @@ def check_seal(state: Mapping[str, Any], file: Path) -> None:
         return
     if state["seal"] != {name: _digest(state[name]) for name in ("config", "plan")}:
         raise CheckpointError(
-            f"{file} is damaged: its config or its plan is not what its seal is the digest of; "
-            "resume from another checkpoint, named by its folder"
+            f"{file} is damaged: its config or its plan is not what its seal is the digest of"
         )
 
 
