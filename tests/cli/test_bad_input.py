@@ -218,7 +218,7 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "a repetition penalty of 0": (
         ["generate", "run", "--prompt", "a", "--repetition-penalty", "0"],
-        ("repetition_penalty must be greater than 0", "1 changes nothing"),
+        ("repetition_penalty must be from 1e-9 to 1e9", "1 changes nothing"),
     ),
     "no text to score": (["score", "run", ""], ("the text is empty", "pass some text")),
     "to score by no run": (["score", "none", "a"], ("none does not exist",)),
