@@ -45,8 +45,10 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> C
             "the two traces read different tokens: ablate one, with trace.with_heads"
         )
     n = len(before.ids)
-    one, other = (torch.softmax(wide(t.logits_at(token)).double(), -1) for t in (before, after))
-    moved = (one - other).abs().topk(min(most, len(one))).indices
+    p_before, p_after = (
+        torch.softmax(wide(t.logits_at(token)).double(), -1) for t in (before, after)
+    )
+    moved = (p_before - p_after).abs().topk(min(most, len(p_before))).indices
     kls = tuple(
         float(
             kl_divergence(
@@ -59,8 +61,8 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> C
     return Change(
         token=token % n,
         words=tuple(to_list(moved)),
-        before=tuple(to_list(one[moved])),
-        after=tuple(to_list(other[moved])),
+        before=tuple(to_list(p_before[moved])),
+        after=tuple(to_list(p_after[moved])),
         kl=kls[token],
         kls=kls,
         loss=float(after["loss"] - before["loss"]) if priced else None,

@@ -45,23 +45,23 @@ class Address(NamedTuple):
 
 def parsed(address: str) -> Address | None:
     """The parts of an address within a layer; None for one that belongs to the whole."""
-    found = _LAYER.match(address)
-    if found is None:
+    match = _LAYER.match(address)
+    if match is None:
         return None
-    letter, layer, head, cross, what = found.groups()
+    letter, layer, head, cross, part = match.groups()
     number = None if head is None else int(head)
-    return Address(_LETTERS[letter], int(layer), number, cross is not None, what)
+    return Address(_LETTERS[letter], int(layer), number, cross is not None, part)
 
 
 def pointed(address: str) -> tuple[str, Index]:
     """An address and the place within it that it points to: L2.H1.scores[7, 1], L2.H1.v[:, 3]."""
-    found = _POINTED.match(address)
-    if found is None:
+    match = _POINTED.match(address)
+    if match is None:
         return address, ()
-    steps = [_STEP.match(part.strip()) for part in found[2].split(",")]
+    steps = [_STEP.match(part.strip()) for part in match[2].split(",")]
     if any(step is None or not step[0] for step in steps):
         return address, ()
-    return found[1], tuple(_step(*step.groups()) for step in steps if step is not None)
+    return match[1], tuple(_step(*step.groups()) for step in steps if step is not None)
 
 
 def taken(found: Tensor, address: str) -> Tensor:
@@ -87,10 +87,10 @@ def _step(first: str, between: str, last: str) -> int | slice:
 
 def weight(model: nn.Module, name: str) -> Tensor | None:
     """A weight or a buffer of a model by its name; None where there is none."""
-    found: Any = model
+    part: Any = model
     for step in name.split("."):
-        found = getattr(found, step, None)
-    return found.detach() if isinstance(found, Tensor) else None
+        part = getattr(part, step, None)
+    return part.detach() if isinstance(part, Tensor) else None
 
 
 def head_place(name: str) -> HeadPlace:
@@ -99,10 +99,10 @@ def head_place(name: str) -> HeadPlace:
     Raises:
         PellucidError: it is no name of a head.
     """
-    found = _HEAD.match(name)
-    if found is None:
+    match = _HEAD.match(name)
+    if match is None:
         raise PellucidError(f"{name!r} names no head: write L2.H1, E0.H1 or L0.H1.cross")
-    letter, layer, head, cross = found.groups()
+    letter, layer, head, cross = match.groups()
     return HeadPlace(_LETTERS[letter], int(layer), int(head), cross is not None)
 
 
@@ -150,8 +150,8 @@ def _of_block(block: nn.Module, time: int, width: int) -> Iterator[tuple[str, Sh
             yield name, (time, cast("Any", part).out_features)
             continue
         widened = inner is not None and name in ("feed_forward.up", "feed_forward.gate")
-        made = inner if widened else width
-        yield name, (time, made or width)
+        out_width = inner if widened else width
+        yield name, (time, out_width or width)
         yield f"{name}.in", (time, width)
     if inner is not None:
         yield "feed_forward.units", (time, inner)
@@ -172,13 +172,13 @@ def _of_heads(
     untyped = cast("Any", block)
     if isinstance(untyped.attention, KNOWN):
         for head in range(untyped.attention.n_heads):
-            for what, shape in _of_head(untyped.attention, stack.positions, time, time):
-                yield f"H{head}.{what}", shape
+            for part, shape in _of_head(untyped.attention, stack.positions, time, time):
+                yield f"H{head}.{part}", shape
     crossed = untyped.cross_attention
     if isinstance(crossed, KNOWN) and source is not None:
         for head in range(untyped.cross_attention.n_heads):
-            for what, shape in _of_head(crossed, None, time, source):
-                yield f"H{head}.cross.{what}", shape
+            for part, shape in _of_head(crossed, None, time, source):
+                yield f"H{head}.cross.{part}", shape
 
 
 def _of_head(

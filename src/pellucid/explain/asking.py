@@ -50,7 +50,7 @@ def trace(
             "a bare model has no tokenizer, so it reads no sentence: pass ids=[...], or a run, "
             "as pellucid.load gives it"
         )
-    told = _ids(ids, model, "ids")
+    token_ids = _ids(ids, model, "ids")
     source = None if source_ids is None else _ids(source_ids, model, "source_ids")
     if (source is None) == (kind_of(model) == "encoder-decoder"):
         missing = "source_ids are missing" if source is None else "source_ids were given"
@@ -60,27 +60,27 @@ def trace(
     whole = Sentence(
         text="",
         kind=kind_of(model),
-        ids=told,
-        pieces=tuple(map(str, told)),
+        ids=token_ids,
+        pieces=tuple(map(str, token_ids)),
         source_ids=source,
         source_pieces=tuple(map(str, source or ())),
     )
     return Trace(model, whole, run=run if isinstance(run, Run) else None)
 
 
-def _ids(given: Sequence[int] | Tensor, model: Transformer, called: str) -> tuple[int, ...]:
-    found = torch.as_tensor(given)
-    found = found[0] if found.ndim == 2 and len(found) == 1 else found
+def _ids(ids: Sequence[int] | Tensor, model: Transformer, called: str) -> tuple[int, ...]:
+    token_ids = torch.as_tensor(ids)
+    token_ids = token_ids[0] if token_ids.ndim == 2 and len(token_ids) == 1 else token_ids
     rows = model.token_embedding.num_embeddings
-    if found.ndim != 1 or not len(found) or found.is_floating_point():
-        raise PellucidError(f"{called} must be the ids of one text, was {tuple(found.shape)}")
-    if int(found.min()) < 0 or int(found.max()) >= rows:
+    if token_ids.ndim != 1 or not len(token_ids) or token_ids.is_floating_point():
+        raise PellucidError(f"{called} must be the ids of one text, was {tuple(token_ids.shape)}")
+    if int(token_ids.min()) < 0 or int(token_ids.max()) >= rows:
         raise PellucidError(
             f"{called} must lie between 0 and {rows - 1}, the rows of the embedding"
         )
-    if len(found) > model.context_length:
+    if len(token_ids) > model.context_length:
         raise PellucidError(
-            f"{called} has {len(found):,} tokens, but the model reads at most "
+            f"{called} has {len(token_ids):,} tokens, but the model reads at most "
             f"{model.context_length:,}: pass fewer"
         )
-    return tuple(int(token_id) for token_id in found)
+    return tuple(int(token_id) for token_id in token_ids)

@@ -47,23 +47,23 @@ class Comparison:
     @cached_property
     def same_words(self) -> bool:
         """Whether an id is the same word in both."""
-        one, other = self.one, self.other
-        rows = [trace.model.token_embedding.num_embeddings for trace in (one, other)]
+        first, second = self.one, self.other
+        rows = [trace.model.token_embedding.num_embeddings for trace in (first, second)]
         if rows[0] != rows[1]:
             return False
-        if one.run is None or other.run is None:
+        if first.run is None or second.run is None:
             return True  # bare ids: whoever passed them says what they are
-        tokenizers = one.run.tokenizer, other.run.tokenizer
+        tokenizers = first.run.tokenizer, second.run.tokenizer
         return tokenizers[0] is tokenizers[1] or _words(tokenizers[0]) == _words(tokenizers[1])
 
     @cached_property
     def why_not(self) -> str | None:
         """Why no probability can be compared; None where some can."""
-        one, other = self.one, self.other
-        for trace in (one, other):
+        first, second = self.one, self.other
+        for trace in (first, second):
             if not trace.model.has_head:
                 return "one of the two gives no token a probability: only attention is compared"
-        if one.predicts != other.predicts:
+        if first.predicts != second.predicts:
             return (
                 "one of the two predicts what comes next, the other what stands at a place: their "
                 "probabilities answer different questions"
@@ -77,19 +77,24 @@ class Comparison:
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Places that belong together: (in one, in the other), in order."""
-        one, other = self.one, self.other
+        first, second = self.one, self.other
         if self.same_ids and self.same_words:
-            return tuple((place, place) for place in range(len(one.ids)))
+            return tuple((place, place) for place in range(len(first.ids)))
         if self.same_words:
-            found = SequenceMatcher(None, one.sentence.ids, other.sentence.ids, autojunk=False)
-            blocks = found.get_matching_blocks()
+            matcher = SequenceMatcher(None, first.sentence.ids, second.sentence.ids, autojunk=False)
+            blocks = matcher.get_matching_blocks()
             pairs = {(a + n, b + n) for a, b, size in blocks for n in range(size)}
-            return tuple(sorted(pairs | {(len(one.ids) - 1, len(other.ids) - 1)}))
-        ends = [_ends(trace) for trace in (one, other)]
-        if None in ends or one.sentence.text != other.sentence.text:
+            return tuple(sorted(pairs | {(len(first.ids) - 1, len(second.ids) - 1)}))
+        ends = [_ends(trace) for trace in (first, second)]
+        if None in ends or first.sentence.text != second.sentence.text:
             return ()
-        left, right = ({end: n for n, end in enumerate(each or ())} for each in ends)
-        return tuple((left[end], right[end]) for end in sorted(left.keys() & right.keys()))
+        first_places, second_places = (
+            {end: n for n, end in enumerate(trace_ends or ())} for trace_ends in ends
+        )
+        return tuple(
+            (first_places[end], second_places[end])
+            for end in sorted(first_places.keys() & second_places.keys())
+        )
 
     def beside(self, token: int) -> int | None:
         """The place in the other that belongs to a place in the one; None where there is none."""
@@ -103,14 +108,14 @@ class Comparison:
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
         """What the same characters cost, where both predict each token of one text."""
-        one, other = self.one, self.other
-        if not self.pairs or not (one.predicts and other.predicts) or self.same_words:
+        first, second = self.one, self.other
+        if not self.pairs or not (first.predicts and second.predicts) or self.same_words:
             return ()
-        costs = [trace["surprisal"].double() for trace in (one, other)]
-        ends = _ends(one) or ()
+        costs = [trace["surprisal"].double() for trace in (first, second)]
+        ends = _ends(first) or ()
         return tuple(
             Stretch(
-                text=one.sentence.text[ends[a] : ends[b]],
+                text=first.sentence.text[ends[a] : ends[b]],
                 one=float(costs[0][a:b].sum()),
                 other=float(costs[1][u:v].sum()),
             )
@@ -125,9 +130,9 @@ def shares(trace: Trace, token: int) -> Tensor:
 
 
 def _words(tokenizer: Tokenizer) -> Any:
-    told = parse_json_table(tokenizer.to_json(), "the tokenizer")
-    return told["model"].get("vocab"), [
-        (token["id"], token["content"]) for token in told["added_tokens"]
+    table = parse_json_table(tokenizer.to_json(), "the tokenizer")
+    return table["model"].get("vocab"), [
+        (token["id"], token["content"]) for token in table["added_tokens"]
     ]
 
 

@@ -52,23 +52,23 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     side = trace.side
     names, parts = _start(trace, token)
     for layer in range(trace.n_layers(side)):
-        for each in sums(trace, side, layer):
-            for what, address in each.written:
-                names.append(f"{address.split('.')[0]} {what}")
+        for stream_sum in sums(trace, side, layer):
+            for sublayer, address in stream_sum.written:
+                names.append(f"{address.split('.')[0]} {sublayer}")
                 parts.append(trace[at(address, token)].double())
     model = trace.model
     stream = trace.passed(side).states[-1][0, token].double()
     norm = trace.passed(side).stack.final_norm
     w = model.head_weight[word].double() * model.head_scale
-    found = [float(w @ _held(norm, part, stream)) for part in parts]
+    terms = [float(w @ _held(norm, part, stream)) for part in parts]
     bias = getattr(norm, "bias", None)
     if bias is not None:
         names.append("final norm's bias")
-        found.append(float(w @ bias.double()))
+        terms.append(float(w @ bias.double()))
     if model.head_bias is not None:
         names.append("head's bias")
-        found.append(float(model.head_bias[word]))
-    return Contributions(tuple(names), tuple(found))
+        terms.append(float(model.head_bias[word]))
+    return Contributions(tuple(names), tuple(terms))
 
 
 def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:

@@ -33,11 +33,11 @@ def shapes(trace: Trace) -> dict[str, Shape]:
     if not model.has_head:
         return {}
     vocab = model.head_weight.shape[0]
-    found: dict[str, Shape] = {"hidden": (time, width)}
-    found |= {"logits": (time, vocab), "probabilities": (time, vocab)}
+    named_shapes: dict[str, Shape] = {"hidden": (time, width)}
+    named_shapes |= {"logits": (time, vocab), "probabilities": (time, vocab)}
     if trace.predicts and time > 1:
-        found |= {"surprisal": (time - 1,), "loss": ()}
-    return found
+        named_shapes |= {"surprisal": (time - 1,), "loss": ()}
+    return named_shapes
 
 
 def of(trace: Trace, address: str) -> Tensor | None:
@@ -53,8 +53,8 @@ def of(trace: Trace, address: str) -> Tensor | None:
     match address:
         case "class_logits" | "class_probabilities":
             with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales):
-                found = model.class_logits(trace.ids[None])[0]
-            return found if address == "class_logits" else torch.softmax(wide(found), dim=-1)
+                logits = model.class_logits(trace.ids[None])[0]
+            return logits if address == "class_logits" else torch.softmax(wide(logits), dim=-1)
         case "hidden":
             return model.readable(trace.last)
         case "logits":

@@ -96,16 +96,16 @@ def value(expression: Expression) -> float:
             return expression.value
         case Vector():
             raise ValueError("a vector has no single value: it stands within sum, max, min or dot")
-        case Apply("dot", (Vector(left), Vector(right))):
-            return math.fsum(a * b for a, b in zip(left, right, strict=True))
+        case Apply("dot", (Vector(lhs), Vector(rhs))):
+            return math.fsum(a * b for a, b in zip(lhs, rhs, strict=True))
         case Apply("sum" | "max" | "min" as name, (Vector(row),)):
             return _OF_ROWS[name](row)
         case Apply("sum" | "max" | "min" as name, parts):
             return _OF_ROWS[name]([value(part) for part in parts])
         case Apply(name, (part,)) if name in _OF_ONE:
             return _OF_ONE[name](value(part))
-        case Apply(name, (left, right)) if name in _OF_TWO:
-            return _OF_TWO[name](value(left), value(right))
+        case Apply(name, (lhs, rhs)) if name in _OF_TWO:
+            return _OF_TWO[name](value(lhs), value(rhs))
         case _:
             raise ValueError(f"{expression.name} does not take these arguments")
 
@@ -120,11 +120,11 @@ def plain(expression: Expression) -> dict[str, Any]:
         case Apply(name, parts):
             return {"op": name, "of": [plain(part) for part in parts]}
         case Number():
-            found: dict[str, Any] = {"value": expression.value}
+            node: dict[str, Any] = {"value": expression.value}
         case Vector():
-            found = {"values": list(expression.values)}
+            node = {"values": list(expression.values)}
     if expression.name:
-        found["name"] = expression.name
+        node["name"] = expression.name
     if expression.address:
-        found["at"] = expression.address
-    return found
+        node["at"] = expression.address
+    return node

@@ -59,11 +59,11 @@ def is_due(step: int, total: int) -> bool:
 
 @contextmanager
 def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
-    taken: list[tuple[Reel, Sentence]] = []
+    open_reels: list[tuple[Reel, Sentence]] = []
     guard = Guard()
 
     def shoot(step: int) -> None:
-        for reel, sentence in taken:
+        for reel, sentence in open_reels:
             if not reel.file(step).is_file():
                 # hooks within a compiled block are heard only when it runs uncompiled
                 with eagerly():
@@ -73,7 +73,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
         match event:
             case events.Started() | events.Resumed():
                 folder = RunFolder(Path(event.folder))
-                taken[:] = _begun(folder, job.model, sentences, event.step)
+                open_reels[:] = _begun(folder, job.model, sentences, event.step)
                 if is_due(event.step, job.plan.total_steps):
                     guard("the film", shoot, event.step)
             case events.StepFinished() if is_due(event.step, job.plan.total_steps):
@@ -88,8 +88,10 @@ def _begun(
     folder: RunFolder, model: Transformer, sentences: Sequence[str], step: int
 ) -> list[tuple[Reel, Sentence]]:
     """The films that are there and those that are new, as they were after `step` updates."""
-    found = dict(reels(folder)) | {sentence: Reel(folder, sentence) for sentence in sentences}
-    if not found:
+    reels_by_text = dict(reels(folder)) | {
+        sentence: Reel(folder, sentence) for sentence in sentences
+    }
+    if not reels_by_text:
         return []
     tokenizer = Tokenizer.load(folder.tokenizer)
     run = Run(model, tokenizer, read_config(folder), folder.path, folder.path)
@@ -100,7 +102,7 @@ def _begun(
                 "of an encoder-decoder no film is made: what its decoder reads would be another "
                 "text in each snapshot"
             )
-        for text, reel in found.items():
+        for text, reel in reels_by_text.items():
             sentence = sentence_of(run, text)
             reel.begin(sentence)
             reel.cut_after(step)

@@ -65,8 +65,8 @@ class Reel:
 
     def steps(self) -> list[int]:
         """The updates after which a snapshot was taken, in order."""
-        found = (_SHOT.fullmatch(file.name) for file in self.folder.glob("*.shot"))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_SHOT.fullmatch(file.name) for file in self.folder.glob("*.shot"))
+        return sorted(int(match[1]) for match in matches if match)
 
     def file(self, step: int) -> Path:
         """Where a snapshot lies."""
@@ -115,29 +115,29 @@ class Reel:
         """
         about = self.folder / _ABOUT
         try:
-            said = reader.read_json_table(about)
-            if said["format"] != FORMAT:
+            table = reader.read_json_table(about)
+            if table["format"] != FORMAT:
                 raise RunError(
-                    f"{about} has format {said['format']}, and this pellucid reads {FORMAT}: use "
+                    f"{about} has format {table['format']}, and this pellucid reads {FORMAT}: use "
                     f"the version that wrote it, or move {self.folder} away to look at checkpoints"
                 )
-            sentence, ids = str(said["sentence"]), tuple(map(int, said["ids"]))
+            sentence, ids = str(table["sentence"]), tuple(map(int, table["ids"]))
         except (ValueError, KeyError, TypeError, PellucidError) as error:
             raise self._beyond(f"{about.name} says nothing that can be read ({error})") from None
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         problems: list[str] = []
         for step in self.steps():
             try:
-                found.append(self.snapshot(step))
+                snapshots.append(self.snapshot(step))
             except RunError as error:
                 problems.append(str(error))
-        if problems and not found:
+        if problems and not snapshots:
             raise self._beyond("none of its snapshots is whole")
         return Film(
             sentence=sentence,
             ids=ids,
-            snapshots=tuple(found),
-            made_of=f"{len(found)} snapshots, taken while it trained",
+            snapshots=tuple(snapshots),
+            made_of=f"{len(snapshots)} snapshots, taken while it trained",
             problems=tuple(problems),
         )
 

@@ -18,8 +18,8 @@ from pellucid.runs import Run, RunFolder
 from pellucid.runs.folder import is_published
 
 #: Films made of checkpoints, the last few: each took a model to load for each of its snapshots.
-_KEPT = 4
-_made: OrderedDict[tuple[object, ...], Film] = OrderedDict()
+_CACHE_SIZE = 4
+_cached_films: OrderedDict[tuple[object, ...], Film] = OrderedDict()
 
 
 def footage(run: Run, sentence: Sentence) -> Film:
@@ -38,11 +38,11 @@ def footage(run: Run, sentence: Sentence) -> Film:
     if len(steps) < 2:
         return nothing
     key = (str(folder.path), sentence.text, sentence.ids, *steps)
-    if key not in _made:
-        _made[key] = _developed(folder, sentence, steps)
-        while len(_made) > _KEPT:
-            _made.popitem(last=False)
-    return _made[key]
+    if key not in _cached_films:
+        _cached_films[key] = _developed(folder, sentence, steps)
+        while len(_cached_films) > _CACHE_SIZE:
+            _cached_films.popitem(last=False)
+    return _cached_films[key]
 
 
 def filmed(run: Run) -> list[str]:
@@ -52,19 +52,19 @@ def filmed(run: Run) -> list[str]:
 
 def _developed(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
     """A snapshot from each checkpoint; one that is damaged is said."""
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     problems: list[str] = []
     for step in steps:
         try:
-            then = runs.load(folder.shelf.path(step))
+            run = runs.load(folder.shelf.path(step))
         except PellucidError as error:
             problems.append(str(error))
             continue
-        found.append(snapshot_of(trace(then, sentence.text), step))
+        snapshots.append(snapshot_of(trace(run, sentence.text), step))
     return Film(
         sentence=sentence.text,
         ids=sentence.ids,
-        snapshots=tuple(found),
-        made_of=f"{len(found)} saved checkpoints",
+        snapshots=tuple(snapshots),
+        made_of=f"{len(snapshots)} saved checkpoints",
         problems=tuple(problems),
     )

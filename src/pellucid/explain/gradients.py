@@ -53,7 +53,7 @@ _OF_ENDS = ("final_norm", "hidden", "logits")
 
 def is_large(trace: Trace) -> bool:
     """Whether the way back through a trace's model takes more than a moment."""
-    return sum(each.numel() for each in trace.model.parameters()) > LARGE
+    return sum(parameter.numel() for parameter in trace.model.parameters()) > LARGE
 
 
 class Gradients:
@@ -98,10 +98,10 @@ class Gradients:
             PellucidError: there is no such address; says what is near, or why there is nothing.
         """
         name, _ = pointed(address)
-        found = self.of(name)
-        if found is None:
+        gradient = self.of(name)
+        if gradient is None:
             raise refuse_unknown(address, self.addresses())
-        return taken(found, address)
+        return taken(gradient, address)
 
     def of(self, name: str) -> Tensor | None:
         """The tensor of a name without a place in it; None where there is none.
@@ -114,10 +114,10 @@ class Gradients:
         if name == "error":
             trace = self.trace
             return cast("Tensor", cross_entropy_grad(wide(trace["logits"][:-1]), trace.ids[1:]))
-        told = _GRAD.match(name)
-        if told is None:
+        match = _GRAD.match(name)
+        if match is None:
             return None
-        base, path = told[1], told[2] or ""
+        base, path = match[1], match[2] or ""
         if base in dict(self.trace.model.named_parameters()):
             return self._parameter(base, path)
         if path:
@@ -128,19 +128,21 @@ class Gradients:
     def addresses(self) -> dict[str, Shape]:
         """Every address with the shape of what is there; nothing is computed for it."""
         trace = self.trace
-        found: dict[str, Shape] = {"grad_norm": ()}
+        named_shapes: dict[str, Shape] = {"grad_norm": ()}
         for name, shape in trace.addresses().items():
             if name == "logits":
-                found["error"] = (shape[0] - 1, shape[1])
+                named_shapes["error"] = (shape[0] - 1, shape[1])
             if self._is_listed(name):
-                found[f"{name}.grad"] = shape
+                named_shapes[f"{name}.grad"] = shape
         for name, weight in trace.model.named_parameters():
             if name in self.norms:
-                found[f"{name}.grad"] = tuple(weight.shape)
+                named_shapes[f"{name}.grad"] = tuple(weight.shape)
         if trace.model.head is None and "token_embedding.weight" in self.norms:
             shape = tuple(trace.model.token_embedding.weight.shape)
-            found |= {f"token_embedding.weight.grad.{path}": shape for path in ("head", "input")}
-        return found
+            named_shapes |= {
+                f"token_embedding.weight.grad.{path}": shape for path in ("head", "input")
+            }
+        return named_shapes
 
     def _is_listed(self, name: str) -> bool:
         place = parsed(name)
@@ -158,17 +160,19 @@ class Gradients:
         """The gradient of a parameter: of all stretches that it belongs to, or of one path."""
         if name not in self.norms:
             raise PellucidError(_why_none(self.trace, name))
-        places = [each for each in self._arriving_at() if name in trained(self.trace, each)]
+        places = [
+            stretch for stretch in self._arriving_at() if name in trained(self.trace, stretch)
+        ]
         if path:
             if len(places) < 2 or name != "token_embedding.weight" or self.trace.model.head:
                 return None
-            places = [each for each in places if (each.place != -1) == (path == "head")]
-        parts = [self._stretch(each).parameters.get(name) for each in places]
-        there = [part for part in parts if part is not None]
-        found = there[0]
-        for part in there[1:]:
-            found = found + part
-        return found
+            places = [stretch for stretch in places if (stretch.place != -1) == (path == "head")]
+        parts = [self._stretch(stretch).parameters.get(name) for stretch in places]
+        terms = [part for part in parts if part is not None]
+        total = terms[0]
+        for part in terms[1:]:
+            total = total + part
+        return total
 
     def _arriving_at(self) -> list[Stretch]:
         """All stretches, those that end in the loss included."""
@@ -177,14 +181,14 @@ class Gradients:
 
     def _stretch(self, stretch: Stretch) -> Back:
         with ONE_AT_A_TIME:
-            for owner, where, found in self._open:
+            for owner, where, back_pass in self._open:
                 if owner() is self and where == stretch:
-                    return found
+                    return back_pass
             if len(self._open) == self._open.maxlen:
                 self._open.popleft()  # before others are made: both would be alive
-            found = back(self.trace, stretch, self._arriving.get(stretch))
-            self._open.append((weakref.ref(self), stretch, found))
-            return found
+            back_pass = back(self.trace, stretch, self._arriving.get(stretch))
+            self._open.append((weakref.ref(self), stretch, back_pass))
+            return back_pass
 
     def _whole(self, base: str) -> Tensor | None:
         trace, side = self.trace, self.trace.side
@@ -194,8 +198,8 @@ class Gradients:
             return self._stretch(Stretch(side, -1)).entering[0]
         if base not in _OF_ENDS or (side != trace.side and base != "final_norm"):
             return None
-        found = self._stretch(Stretch(side, trace.n_layers(side))).noted[base]
-        return found[0] if found.ndim == 3 else found
+        gradient = self._stretch(Stretch(side, trace.n_layers(side))).noted[base]
+        return gradient[0] if gradient.ndim == 3 else gradient
 
     def _within(self, place: Address) -> Tensor | None:
         trace = self.trace
@@ -205,20 +209,20 @@ class Gradients:
             return self.stream(place.side)[place.layer]
         if place.layer == trace.n_layers(place.side):
             return None
-        found = self._layer(place.side, place.layer)
+        layer_gradients = self._layer(place.side, place.layer)
         if place.head is None:
-            what = "feed_forward.down.in" if place.what == "feed_forward.units" else place.what
-            return found.get(what)
+            name = "feed_forward.down.in" if place.what == "feed_forward.units" else place.what
+            return layer_gradients.get(name)
         look = trace.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
         if look is None or place.head >= look.n_heads:
             return None
         kind = "cross." if place.cross else ""
         if place.what in ("scores", "weights"):
             if not isinstance(look.layer, NeuralMemory | LinearAttention):
-                arriving = _before_scaling(trace, place, found[f"{kind}out"][place.head])
+                arriving = _before_scaling(trace, place, layer_gradients[f"{kind}out"][place.head])
                 return heads.back(look, place.head, arriving)[place.what == "scores"]
             return None
-        part = found.get(f"{kind}{place.what}")
+        part = layer_gradients.get(f"{kind}{place.what}")
         return None if part is None else part[place.head * part.shape[0] // look.n_heads]
 
     def _layer(self, side: Side, number: int) -> dict[str, Tensor]:
@@ -227,35 +231,39 @@ class Gradients:
         if key not in self._layers:
             while len(self._layers) > 1:
                 self._layers.popitem(last=False)
-            self._layers[key] = self._heard(side, number)
+            self._layers[key] = self._compute_layer_gradients(side, number)
         self._layers.move_to_end(key)
         return self._layers[key]
 
-    def _heard(self, side: Side, number: int) -> dict[str, Tensor]:
+    def _compute_layer_gradients(self, side: Side, number: int) -> dict[str, Tensor]:
         trace = self.trace
         passed, model = trace.passed(side), trace.model
         with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), torch.enable_grad():
             state = leaf(passed.states[number])
             run = heard(passed, number, state, apart(passed.encoded), apart=True)
-            made = run.tensors.pop("made")
-            wanted = run.tensors | _of_looks(run)
-            found = gradients(made, list(wanted.values()), self._arriving[Stretch(side, number)])
-        there = {name: grad for name, grad in zip(wanted, found, strict=True) if grad is not None}
+            output = run.tensors.pop("made")
+            inputs = run.tensors | _of_looks(run)
+            grads = gradients(output, list(inputs.values()), self._arriving[Stretch(side, number)])
+        named_grads = {
+            name: grad for name, grad in zip(inputs, grads, strict=True) if grad is not None
+        }
         for name, look in run.looks.items():
             kind = f"{name}." if name else ""
-            there[f"{kind}out"] = split_heads(there.pop(f"{kind}joined"), look.n_heads)
+            named_grads[f"{kind}out"] = split_heads(named_grads.pop(f"{kind}joined"), look.n_heads)
             if name:  # a query at an encoder is what was projected: nothing turns it
-                there[f"{kind}q"] = split_heads(there["cross_attention.query"], look.n_heads)
-        return {name: grad[0] for name, grad in there.items()}
+                named_grads[f"{kind}q"] = split_heads(
+                    named_grads["cross_attention.query"], look.n_heads
+                )
+        return {name: grad[0] for name, grad in named_grads.items()}
 
 
 def _of_looks(run: Heard) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    named_parts: dict[str, Tensor] = {}
     for name, look in run.looks.items():
         kind = f"{name}." if name else ""
         parts = {part: getattr(look, part) for part in (*_OF_HEADS[:-1], "joined")}
-        found |= {f"{kind}{part}": x for part, x in parts.items() if isinstance(x, Tensor)}
-    return found
+        named_parts |= {f"{kind}{part}": x for part, x in parts.items() if isinstance(x, Tensor)}
+    return named_parts
 
 
 def _before_scaling(trace: Trace, place: Address, arriving: Tensor) -> Tensor:

@@ -54,23 +54,27 @@ def of(look: Look, what: str, head: int) -> Tensor | None:
 def scores(look: Look, head: int) -> Tensor:
     """(queries, keys), after scaling, cap and bias, before the mask."""
     scoring = _scoring(look, head)
-    made = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
-    return made[0, 0]
+    raw_scores = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
+    return raw_scores[0, 0]
 
 
 def bias(look: Look, head: int) -> Tensor | None:
     """(queries, keys), what the positions add to the scores; None where they add nothing."""
     with torch.no_grad():
-        made = _bias(look, head, _scoring(look, head))
-        return None if made is None else made.expand(1, 1, *_square(look))[0, 0]
+        head_bias = _bias(look, head, _scoring(look, head))
+        return None if head_bias is None else head_bias.expand(1, 1, *_square(look))[0, 0]
 
 
 @torch.no_grad()
 def mask(look: Look) -> Tensor:
     """(queries, keys), True where a key is seen; windows counted."""
-    seen = _seen(look)
-    every = torch.ones(_square(look), dtype=torch.bool, device=look.q.device)
-    return every if seen is None else every & seen.expand(1, 1, *_square(look))[0, 0]
+    visible_keys = _build_mask(look)
+    all_keys = torch.ones(_square(look), dtype=torch.bool, device=look.q.device)
+    return (
+        all_keys
+        if visible_keys is None
+        else all_keys & visible_keys.expand(1, 1, *_square(look))[0, 0]
+    )
 
 
 @torch.no_grad()
@@ -79,8 +83,8 @@ def weights(look: Look, head: int) -> Tensor:
     if isinstance(look.layer, LinearAttention):
         return _shares(look, head)
     scoring = _scoring(look, head)
-    made = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
-    return weights_of(made, scoring, _seen(look))[0, 0]
+    raw_scores = scores_of(_q(look, head), key_of(look, head), scoring, _bias(look, head, scoring))
+    return weights_of(raw_scores, scoring, _build_mask(look))[0, 0]
 
 
 def back(look: Look, head: int, arriving: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,13 +98,13 @@ def back(look: Look, head: int, arriving: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         q, k, v = (x.detach() for x in (_q(look, head), key_of(look, head), value_of(look, head)))
         bias = _bias(look, head, scoring)
-        made = scores_of(q, k, scoring, None if bias is None else bias.detach())
-        made = made.detach().requires_grad_()
-        weights = weights_of(made, scoring, _seen(look))
+        raw_scores = scores_of(q, k, scoring, None if bias is None else bias.detach())
+        raw_scores = raw_scores.detach().requires_grad_()
+        weights = weights_of(raw_scores, scoring, _build_mask(look))
         mixed = weights.to(v.dtype) @ v
         mixed = look.positions.add_values(mixed, weights, look.view)
         of_weights, of_scores = torch.autograd.grad(
-            mixed, [weights, made], arriving[None, None].to(mixed.dtype)
+            mixed, [weights, raw_scores], arriving[None, None].to(mixed.dtype)
         )
     return of_weights[0, 0], of_scores[0, 0]
 
@@ -136,13 +140,13 @@ def _scoring(look: Look, head: int) -> Scoring:
 def _bias(look: Look, head: int, scoring: Scoring) -> Tensor | None:
     if type(look.positions).bias is Positions.bias:
         return None
-    made = look.positions.bias(look.q, look.view, scoring.scale)
-    if made is None:
+    biases = look.positions.bias(look.q, look.view, scoring.scale)
+    if biases is None:
         return None
-    return made.expand(1, look.n_heads, *_square(look))[:, head : head + 1]
+    return biases.expand(1, look.n_heads, *_square(look))[:, head : head + 1]
 
 
-def _seen(look: Look) -> Tensor | None:
+def _build_mask(look: Look) -> Tensor | None:
     return visible(look.view.within(look.window, look.q.shape[2], look.q.device), look.q)
 
 
@@ -150,10 +154,10 @@ def _shares(look: Look, head: int) -> Tensor:
     """(R phi(q) . R phi(k)) / (sum phi(q) . phi(k) + eps), the layer's two sums taken apart."""
     assert look.q_plain is not None
     assert look.k_plain is not None
-    seen = mask(look)
-    one = look.q[0, head] @ look.k[0, head].mT * seen
-    total = (look.q_plain[0, head] @ look.k_plain[0, head].mT * seen).sum(-1, keepdim=True)
-    return one / (total + EPS)
+    visible_keys = mask(look)
+    products = look.q[0, head] @ look.k[0, head].mT * visible_keys
+    total = (look.q_plain[0, head] @ look.k_plain[0, head].mT * visible_keys).sum(-1, keepdim=True)
+    return products / (total + EPS)
 
 
 def _turns(look: Look) -> bool:

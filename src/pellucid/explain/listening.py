@@ -165,7 +165,7 @@ def heard(
     gradient that comes back to it is what the part passes back, and not what bypasses it.
     """
     block = passed.stack.blocks[layer]
-    heard = Heard()
+    recording = Heard()
     positions, cache = _HeardPositions(passed.positions), _HeardCache()
     with ExitStack() as hooks:
         for name in PARTS:
@@ -173,16 +173,16 @@ def heard(
             if part is not None:
                 if apart:
                     hooks.enter_context(part.register_forward_pre_hook(_set_apart))
-                _hear(hooks, part, name, heard.tensors)
+                _hear(hooks, part, name, recording.tensors)
         within = _within(hooks, block)
-        made = _with_heard_sums(block, heard)(state, positions, passed.seen, cache, encoded)
-    heard.tensors["made"] = made
-    _keep_looks(heard, block, passed, _Notes(positions, cache, within))
-    return heard
+        output = _with_heard_sums(block, recording)(state, positions, passed.seen, cache, encoded)
+    recording.tensors["made"] = output
+    _keep_looks(recording, block, passed, _Notes(positions, cache, within))
+    return recording
 
 
-def _set_apart(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return given[0].view_as(given[0]), *given[1:]
+def _set_apart(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return inputs[0].view_as(inputs[0]), *inputs[1:]
 
 
 def _part(block: nn.Module, name: str) -> nn.Module | None:
@@ -193,10 +193,10 @@ def _part(block: nn.Module, name: str) -> nn.Module | None:
 
 
 def _hear(hooks: ExitStack, part: nn.Module, name: str, into: dict[str, Tensor]) -> None:
-    def after(_: nn.Module, given: tuple[Any, ...], made: Tensor) -> None:
-        into[f"{name}.in"], into[name] = given[0], made
+    def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        into[f"{name}.in"], into[name] = inputs[0], output
 
-    hooks.enter_context(part.register_forward_hook(after))
+    hooks.enter_context(part.register_forward_hook(record))
 
 
 def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
@@ -213,7 +213,7 @@ def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
     return noted
 
 
-def _with_heard_sums(block: nn.Module, heard: Heard) -> nn.Module:
+def _with_heard_sums(block: nn.Module, recording: Heard) -> nn.Module:
     """A copy that shares all parts, and notes the stream after each of its sums."""
     rule = cast("Any", block).residual
     names = iter(("after_attention", "after_cross_attention", "after_feed_forward"))
@@ -221,9 +221,9 @@ def _with_heard_sums(block: nn.Module, heard: Heard) -> nn.Module:
         names = iter(("after_attention", "after_feed_forward"))
 
     def listened(x: Tensor, norm: Any, layer: Written) -> Tensor:
-        made = rule(x, norm, layer)
-        heard.tensors[next(names)] = made
-        return made
+        stream = rule(x, norm, layer)
+        recording.tensors[next(names)] = stream
+        return stream
 
     twin = copy.copy(block)
     twin.__dict__["residual"] = listened
@@ -237,13 +237,13 @@ class _Notes:
     within: dict[str, Tensor]
 
 
-def _keep_looks(heard: Heard, block: nn.Module, passed: StackPass, notes: _Notes) -> None:
+def _keep_looks(recording: Heard, block: nn.Module, passed: StackPass, notes: _Notes) -> None:
     attention, crossed = _part(block, "attention"), _part(block, "cross_attention")
     if isinstance(attention, MultiHeadAttention | LinearAttention | NeuralMemory):
-        heard.looks[""] = _own(attention, passed, notes)
+        recording.looks[""] = _build_self_look(attention, passed, notes)
     if isinstance(crossed, CrossAttention):
         keys, values = cast("KeysAndValues", notes.cache.encoders)
-        heard.looks["cross"] = Look(
+        recording.looks["cross"] = Look(
             layer=crossed,
             q=split_heads(notes.within["cross_attention.query"], crossed.n_heads),
             k=keys,
@@ -255,17 +255,19 @@ def _keep_looks(heard: Heard, block: nn.Module, passed: StackPass, notes: _Notes
         )
 
 
-def _own(
+def _build_self_look(
     layer: MultiHeadAttention | LinearAttention | NeuralMemory, passed: StackPass, notes: _Notes
 ) -> Look:
     q, k = notes.positions.turned[:2]
     turns = type(passed.positions).rotate is not Positions.rotate
-    within, own = notes.within, notes.cache.own
+    within, keys_values = notes.within, notes.cache.own
     look = Look(
         layer=layer,
         q=q,
         k=k,
-        v=split_heads(within["attention.value"], layer.n_heads) if own is None else own.values,
+        v=split_heads(within["attention.value"], layer.n_heads)
+        if keys_values is None
+        else keys_values.values,
         out=split_heads(within["attention.output.in"], layer.n_heads),
         positions=passed.positions,
         view=passed.seen,

@@ -45,13 +45,13 @@ def losses(trace: Trace, weight: ChosenWeight, moves: Sequence[float]) -> list[f
     model = trace.model if is_large(trace) else copy.deepcopy(trace.model).double()
     whole = _Priced(model, trace)
     matrix = dict(model.named_parameters())[weight.name].detach()
-    found: list[float] = []
+    moved_losses: list[float] = []
     for move in moves:
         moved = matrix.clone()
         moved[weight.index] += move
-        said = functional_call(cast("Any", whole), {f"model.{weight.name}": moved}, ())
-        found.append(float(cast("Tensor", said)))
-    return found
+        loss = functional_call(cast("Any", whole), {f"model.{weight.name}": moved}, ())
+        moved_losses.append(float(cast("Tensor", loss)))
+    return moved_losses
 
 
 class _Priced(nn.Module):
@@ -65,6 +65,6 @@ class _Priced(nn.Module):
 
     def forward(self) -> Tensor:
         """The loss."""
-        asked = self.asked[0]
-        again = type(asked)(cast("Any", self.model), asked.sentence, scales=asked.scales)
+        trace = self.asked[0]
+        again = type(trace)(cast("Any", self.model), trace.sentence, scales=trace.scales)
         return again["loss"].double()

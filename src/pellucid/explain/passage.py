@@ -96,15 +96,15 @@ def _followed(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
     """Hooks that note what goes through a stack."""
     noted = StackPass(stack, ids)
 
-    def enters(_: nn.Module, given: tuple[Any, ...]) -> None:
-        noted.states.append(given[0])
-        noted.view, noted.encoded = cast("View", given[2]), given[4]
+    def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        noted.states.append(inputs[0])
+        noted.view, noted.encoded = cast("View", inputs[2]), inputs[4]
 
-    def leaves(_: nn.Module, given: Any, made: Tensor) -> None:
-        noted.states.append(made)
+    def leaves(_: nn.Module, inputs: Any, state: Tensor) -> None:
+        noted.states.append(state)
 
-    def ends(_: nn.Module, given: Any, made: Tensor) -> None:
-        noted.last = made
+    def ends(_: nn.Module, inputs: Any, output: Tensor) -> None:
+        noted.last = output
 
     for block in stack.blocks:
         hooks.enter_context(block.register_forward_pre_hook(enters))
@@ -139,10 +139,12 @@ def scaled(model: Transformer, scales: HeadScales) -> Generator[None]:
 
 
 def _scaling(head: int, width: int, scale: HeadScale) -> Any:
-    def hook(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
-        mixed = given[0].clone()
-        found = mixed[..., head * width : (head + 1) * width]
-        found.copy_(found.mean(-2, keepdim=True) if scale == "mean" else found * scale)
+    def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
+        mixed = inputs[0].clone()
+        head_output = mixed[..., head * width : (head + 1) * width]
+        head_output.copy_(
+            head_output.mean(-2, keepdim=True) if scale == "mean" else head_output * scale
+        )
         return (mixed,)
 
     return hook

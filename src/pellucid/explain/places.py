@@ -131,16 +131,20 @@ def weight_at(trace: Trace, place: Place) -> ChosenWeight:
     chosen = settled(trace, place)
     named = dict(trace.model.named_parameters())
     inside = f"{chosen.side}.blocks.{chosen.layer}."
-    here = [name.removeprefix(inside) for name in named if name.startswith(inside)]
+    weight_names = [name.removeprefix(inside) for name in named if name.startswith(inside)]
     if place.weight:
-        name = inside + place.weight if place.weight in here else place.weight
+        name = inside + place.weight if place.weight in weight_names else place.weight
     else:
-        name = inside + next((each for each in here if _is_moved(named[inside + each])), here[0])
+        name = inside + next(
+            (weight_name for weight_name in weight_names if _is_moved(named[inside + weight_name])),
+            weight_names[0],
+        )
     if name not in named:
-        near = difflib.get_close_matches(place.weight, [*here, *named], n=3)
+        near = difflib.get_close_matches(place.weight, [*weight_names, *named], n=3)
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise PellucidError(
-            f"there is no weight {place.weight!r}: {hint}layer {chosen.layer} has {', '.join(here)}"
+            f"there is no weight {place.weight!r}: {hint}layer {chosen.layer} has "
+            f"{', '.join(weight_names)}"
         )
     shape = tuple(named[name].shape)
     if len(shape) not in (1, 2):
@@ -159,5 +163,5 @@ def _is_moved(parameter: nn.Parameter) -> bool:
 
 def _within(number: int, count: int, called: str, many: str) -> None:
     if not -count <= number < count:
-        there = f"{count:,} {many}" if count > 1 else f"one {many.removesuffix('s')}"
-        raise PellucidError(f"there is no {called}: there are {there}, counted from 0")
+        available = f"{count:,} {many}" if count > 1 else f"one {many.removesuffix('s')}"
+        raise PellucidError(f"there is no {called}: there are {available}, counted from 0")

@@ -55,11 +55,14 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
     """
     model, tokenizer = run.model, run.tokenizer
     refuse_to_predict(model)
-    said = sentence_of(run, sentence)
-    ids = said.ids
+    tokenized = sentence_of(run, sentence)
+    ids = tokenized.ids
     read = list(predictions(model, tokenizer, ids, top=expected))
-    likeliest = [tuple((one.token, one.probability) for one in each.likeliest) for each in read]
-    came = [each.log_p for each in read if each.log_p is not None]
+    likeliest = [
+        tuple((candidate.token, candidate.probability) for candidate in prediction.likeliest)
+        for prediction in read
+    ]
+    came = [prediction.log_p for prediction in read if prediction.log_p is not None]
     return Reading(
         sentence=sentence,
         tokens=tuple(
@@ -73,7 +76,7 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
             )
             for place, token in enumerate(ids[1:])
         ),
-        notes=said.notes,
+        notes=tokenized.notes,
         follows=likeliest[-1],
         guessing_bits=math.log2(model.token_embedding.num_embeddings),
     )

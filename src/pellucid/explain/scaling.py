@@ -24,17 +24,17 @@ def scales_of(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, 
     Raises:
         PellucidError: there is no such head, or a scale is neither finite nor "mean".
     """
-    wanted: dict[HeadPlace, HeadScale] = {
+    head_scales: dict[HeadPlace, HeadScale] = {
         _place(trace, key): _scale(scale) for key, scale in scales.items()
     }
-    for place, scale in wanted.items():
+    for place, scale in head_scales.items():
         look = trace.look(place.side, place.layer, cross=place.cross)
         if scale == "mean" and look.gate is not None:
             raise PellucidError(
                 "a head with a memory is mixed by a gate at each token, so its mean has no "
                 "receipt: take it away with 0, or scale it"
             )
-    return wanted
+    return head_scales
 
 
 def _place(trace: Trace, key: Any) -> HeadPlace:
@@ -47,9 +47,9 @@ def _place(trace: Trace, key: Any) -> HeadPlace:
     return place
 
 
-def _scale(said: HeadScale) -> HeadScale:
-    if said == "mean":
+def _scale(scale: HeadScale) -> HeadScale:
+    if scale == "mean":
         return "mean"
-    if isinstance(said, str) or not math.isfinite(said):
-        raise PellucidError(f'a head counts by a finite number or by "mean", not by {said!r}')
-    return float(said)
+    if isinstance(scale, str) or not math.isfinite(scale):
+        raise PellucidError(f'a head counts by a finite number or by "mean", not by {scale!r}')
+    return float(scale)

@@ -68,7 +68,9 @@ def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
     pieces = tuple(map(spelling.piece, ids))
     if kind != "encoder-decoder":
         return Sentence(text=text, kind=kind, ids=ids, pieces=pieces, masks=masks, notes=notes)
-    written = _written(model, tokenizer, ids) if target is None else _given(tokenizer, target)
+    written = (
+        _written(model, tokenizer, ids) if target is None else _encode_target(tokenizer, target)
+    )
     _refuse_long(written, model, "target")
     if target is not None:
         notes = (*notes, *_unread(tokenizer, target, written, "target"))
@@ -159,12 +161,12 @@ def _unread(tokenizer: Tokenizer, text: str, ids: tuple[int, ...], called: str) 
 
 def _listed(stretches: tuple[str, ...]) -> str:
     """A few of them, quoted; how many more there are."""
-    shown = [repr(each) for each in stretches[:_NAMED]]
-    more = len(stretches) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    quoted = [repr(stretch) for stretch in stretches[:_NAMED]]
+    n_omitted = len(stretches) - len(quoted)
+    return ", ".join(quoted) + (f" and {n_omitted} more" if n_omitted else "")
 
 
-def _given(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
+def _encode_target(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
     if not target:
         raise PellucidError("the target is empty: write some of it, or leave it out")
     return (*tokenizer.encode_prompt(target, called="target"), *tokenizer.closing)

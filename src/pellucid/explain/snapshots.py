@@ -48,28 +48,30 @@ class Snapshot:
     @property
     def loss(self) -> float | None:
         """The mean surprisal, in nats."""
-        found = self.tensors.get("surprisal")
-        return None if found is None else float(found.double().mean())
+        surprisal = self.tensors.get("surprisal")
+        return None if surprisal is None else float(surprisal.double().mean())
 
 
 @torch.no_grad()
 def snapshot_of(trace: Trace, step: int) -> Snapshot:
     """What the trace's sentence looks like inside."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for side in trace.sides:
         states = trace.passed(side).states
-        found[f"{side}.norms"] = torch.stack([s[0].float().square().sum(-1).sqrt() for s in states])
+        tensors[f"{side}.norms"] = torch.stack(
+            [s[0].float().square().sum(-1).sqrt() for s in states]
+        )
         for layer in range(trace.n_layers(side)):
             look = trace.layer(side, layer).looks.get("")
             if look is not None:
                 at = f"{letter_of(side)}{layer}"
                 heads = [trace[f"{at}.H{head}.weights"] for head in range(look.n_heads)]
-                found[f"{at}.weights"] = _shades(torch.stack(heads))
+                tensors[f"{at}.weights"] = _shades(torch.stack(heads))
     if trace.model.has_head:
-        found |= _ladder(trace)
+        tensors |= _ladder(trace)
     if "surprisal" in trace.addresses():
-        found["surprisal"] = trace["surprisal"].float()
-    return Snapshot(step=step, tensors={name: t.cpu().contiguous() for name, t in found.items()})
+        tensors["surprisal"] = trace["surprisal"].float()
+    return Snapshot(step=step, tensors={name: t.cpu().contiguous() for name, t in tensors.items()})
 
 
 def pooled(maps: Tensor, side: int) -> tuple[Tensor, int]:
@@ -99,5 +101,5 @@ def _ladder(trace: Trace) -> dict[str, Tensor]:
         shares.append(best.values.float())
         if trace.predicts:
             targets.append(p[:-1].gather(1, trace.ids[1:, None])[:, 0].float())
-    found = {"words": torch.stack(words), "shares": torch.stack(shares)}
-    return found | ({"targets": torch.stack(targets)} if targets else {})
+    tensors = {"words": torch.stack(words), "shares": torch.stack(shares)}
+    return tensors | ({"targets": torch.stack(targets)} if targets else {})

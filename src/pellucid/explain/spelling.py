@@ -17,10 +17,10 @@ from pellucid.explain.expressions import Apply, Expression, Number, Vector, valu
 #: How many terms of a sum are written.
 _TERMS = 2
 #: Digits of a result, at most, and of operands, at least and at most: 17 are all of a float64.
-_RESULT, _LEAST, _MOST = 6, 4, 17
+_RESULT_DIGITS, _MIN_DIGITS, _MAX_DIGITS = 6, 4, 17
 _SIGNS = {"add": " + ", "sub": " - ", "mul": " × ", "div": " / "}
 _BINDS = {"add": 1, "sub": 1, "sum": 1, "dot": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
-_MORE = " more"
+_MORE_SUFFIX = " more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,11 @@ def line_of(receipt: Receipt) -> Line:
     digits = next(
         (
             digits
-            for digits in range(_LEAST, _MOST)
+            for digits in range(_MIN_DIGITS, _MAX_DIGITS)
             if _comes_to(rounded(tree, digits), result, places)
-            and _comes_to(_shown(tree, digits), result, places)
+            and _comes_to(_abbreviate(tree, digits), result, places)
         ),
-        _MOST,
+        _MAX_DIGITS,
     )
     return Line(
         operands=spelled(tree, digits),
@@ -62,7 +62,7 @@ def line_of(receipt: Receipt) -> Line:
 
 def spelled(expression: Expression, digits: int) -> str:
     """The tree with its numbers, each in so many digits."""
-    return _spelled(_shown(expression, digits), digits)[0]
+    return _spelled(_abbreviate(expression, digits), digits)[0]
 
 
 def rounded(expression: Expression, digits: int) -> Expression:
@@ -85,7 +85,7 @@ def _places(x: float, allowed: float) -> int:
     if not math.isfinite(x):
         return 0
     finest = math.floor(math.log10(allowed)) - 2 if allowed else -400
-    return max(math.floor(math.log10(abs(x))) - _RESULT + 1, finest) if x else finest
+    return max(math.floor(math.log10(abs(x))) - _RESULT_DIGITS + 1, finest) if x else finest
 
 
 def _to(x: float, places: int) -> str:
@@ -103,39 +103,39 @@ def _comes_to(tree: Expression, result: str, places: int) -> bool:
         return False  # a rounded operand left the formula's range
 
 
-def _shown(expression: Expression, digits: int) -> Expression:
+def _abbreviate(expression: Expression, digits: int) -> Expression:
     """The tree as it is written: operands rounded, the later terms of long sums as one number."""
     return rounded(_shortened(expression), digits)
 
 
 def _shortened(expression: Expression) -> Expression:
     match expression:
-        case Apply("dot", (Vector(left), Vector(right))) if len(left) > _TERMS + 1:
-            first = Apply("dot", (Vector(left[:_TERMS]), Vector(right[:_TERMS])))
-            behind = zip(left[_TERMS:], right[_TERMS:], strict=True)
-            others = math.fsum(a * b for a, b in behind)
-            return Apply("sum", (first, _others(others, len(left) - _TERMS)))
+        case Apply("dot", (Vector(lhs), Vector(rhs))) if len(lhs) > _TERMS + 1:
+            first = Apply("dot", (Vector(lhs[:_TERMS]), Vector(rhs[:_TERMS])))
+            behind = zip(lhs[_TERMS:], rhs[_TERMS:], strict=True)
+            remainder = math.fsum(a * b for a, b in behind)
+            return Apply("sum", (first, _build_remainder(remainder, len(lhs) - _TERMS)))
         case Apply("sum" | "max" | "min" as name, (Vector(row),)):
             return _shortened(Apply(name, tuple(map(Number, row))))
         case Apply("sum" | "max" | "min" as name, parts) if len(parts) > _TERMS + 1:
             behind = parts[_TERMS:]
-            others = value(Apply(name, behind))
+            remainder = value(Apply(name, behind))
             first = tuple(map(_shortened, parts[:_TERMS]))
-            return Apply(name, (*first, _others(others, sum(map(_count, behind)))))
+            return Apply(name, (*first, _build_remainder(remainder, sum(map(_count, behind)))))
         case Apply(name, parts):
             return Apply(name, tuple(map(_shortened, parts)))
         case _:
             return expression
 
 
-def _others(x: float, count: int) -> Number:
-    return Number(x, f"{count:,}{_MORE}")
+def _build_remainder(x: float, count: int) -> Number:
+    return Number(x, f"{count:,}{_MORE_SUFFIX}")
 
 
 def _count(part: Expression) -> int:
     """How many terms a part stands for."""
-    if isinstance(part, Number) and part.name.endswith(_MORE):
-        return int(part.name.removesuffix(_MORE).replace(",", ""))
+    if isinstance(part, Number) and part.name.endswith(_MORE_SUFFIX):
+        return int(part.name.removesuffix(_MORE_SUFFIX).replace(",", ""))
     return 1
 
 
@@ -143,31 +143,31 @@ def _spelled(expression: Expression, digits: int) -> tuple[str, int]:
     """The text, and how tightly it binds: what binds less needs brackets within what binds more."""
 
     def within(part: Expression, binds: int) -> str:
-        text, own = _spelled(part, digits)
-        return text if own >= binds else f"({text})"
+        text, precedence = _spelled(part, digits)
+        return text if precedence >= binds else f"({text})"
 
     match expression:
         case Number(number, name):
             # what sums up others is named, so that nobody takes it for one term
             written = f"{number:.{digits}g}"
-            text = f"{written} ({name})" if name.endswith(_MORE) else written
+            text = f"{written} ({name})" if name.endswith(_MORE_SUFFIX) else written
             return text, 3 if written.startswith("-") else 5
         case Vector():
             raise ValueError("a vector is written within sum, max, min or dot")
-        case Apply("dot", (Vector(left), Vector(right))):
-            pairs = zip(left, right, strict=True)
+        case Apply("dot", (Vector(lhs), Vector(rhs))):
+            pairs = zip(lhs, rhs, strict=True)
             terms = [f"{a:.{digits}g}·{b:.{digits}g}" for a, b in pairs]
             return " + ".join(terms), 1
         case Apply("sum", parts):
             terms = [within(part, 1) for part in parts]
             return " + ".join(terms), 1
-        case Apply("add" | "sub" | "mul" | "div" as name, (left, right)):
+        case Apply("add" | "sub" | "mul" | "div" as name, (lhs, rhs)):
             binds = _BINDS[name]
-            second = within(right, binds + (name in ("sub", "div")))
+            second = within(rhs, binds + (name in ("sub", "div")))
             second = f"({second})" if second.startswith("-") else second
-            return f"{within(left, binds)}{_SIGNS[name]}{second}", binds
-        case Apply("pow", (left, right)):
-            return f"{within(left, 5)}^{within(right, 5)}", 4
+            return f"{within(lhs, binds)}{_SIGNS[name]}{second}", binds
+        case Apply("pow", (lhs, rhs)):
+            return f"{within(lhs, 5)}^{within(rhs, 5)}", 4
         case Apply("neg", (part,)):
             return f"-{within(part, 3)}", 3
         case Apply(name, parts):

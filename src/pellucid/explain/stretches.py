@@ -89,9 +89,9 @@ def trained(trace: Trace, stretch: Stretch) -> dict[str, nn.Parameter]:
         loose = [model.head_bias]
     else:
         parts = [stack.final_norm]
-    here = {id(p) for part in parts if part is not None for p in part.parameters()}
-    here |= {id(p) for p in loose if p is not None}
-    return {n: p for n, p in model.named_parameters() if id(p) in here and p.requires_grad}
+    parameter_ids = {id(p) for part in parts if part is not None for p in part.parameters()}
+    parameter_ids |= {id(p) for p in loose if p is not None}
+    return {n: p for n, p in model.named_parameters() if id(p) in parameter_ids and p.requires_grad}
 
 
 def back(trace: Trace, stretch: Stretch, arriving: Tensor | None) -> Back:
@@ -100,7 +100,7 @@ def back(trace: Trace, stretch: Stretch, arriving: Tensor | None) -> Back:
     The gradient of a parameter is of this stretch alone.
     """
     model, passed = trace.model, trace.passed(stretch.side)
-    wanted = trained(trace, stretch)
+    parameters = trained(trace, stretch)
     with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), torch.enable_grad():
         if stretch.place == -1:
             again = _embedded(trace, passed)
@@ -110,21 +110,21 @@ def back(trace: Trace, stretch: Stretch, arriving: Tensor | None) -> Back:
             again = _end(trace, passed, priced=stretch.side == trace.side)
         noted = list(again.noted.values())
         encoded = [] if again.encoded is None else [again.encoded]
-        found = gradients(
+        grads = gradients(
             again.made,
-            [again.entered, *noted, *encoded, *wanted.values()],
+            [again.entered, *noted, *encoded, *parameters.values()],
             None if arriving is None else arriving.to(again.made.dtype),
         )
-    of_noted, rest = found[1 : 1 + len(noted)], found[1 + len(noted) :]
+    of_noted, remaining_grads = grads[1 : 1 + len(noted)], grads[1 + len(noted) :]
     return Back(
-        entering=cast("Tensor", found[0]),
+        entering=cast("Tensor", grads[0]),
         parameters={
             name: grad
-            for name, grad in zip(wanted, rest[len(encoded) :], strict=True)
+            for name, grad in zip(parameters, remaining_grads[len(encoded) :], strict=True)
             if grad is not None
         },
         noted=cast("dict[str, Tensor]", dict(zip(again.noted, of_noted, strict=True))),
-        encoded=rest[0] if encoded else None,
+        encoded=remaining_grads[0] if encoded else None,
     )
 
 
@@ -136,26 +136,28 @@ def walk(trace: Trace, take: Take, watch: Watch) -> dict[Stretch, Tensor]:
     """
     _ = trace["loss"]  # for its refusal
     order = stretches(trace)
-    left = Counter(name for stretch in order for name in trained(trace, stretch))
+    pending = Counter(name for stretch in order for name in trained(trace, stretch))
     parts: dict[str, Tensor] = {}
     arriving: dict[Stretch, Tensor] = {}
     for done, stretch in enumerate(order):
         watch(done, len(order))
-        found = back(trace, stretch, arriving.get(stretch))
+        back_pass = back(trace, stretch, arriving.get(stretch))
         if stretch.place >= 0:
-            arriving[Stretch(stretch.side, stretch.place - 1)] = found.entering
-        if found.encoded is not None:
+            arriving[Stretch(stretch.side, stretch.place - 1)] = back_pass.entering
+        if back_pass.encoded is not None:
             end = Stretch("encoder", trace.n_layers("encoder"))
-            arriving[end] = found.encoded if end not in arriving else arriving[end] + found.encoded
+            arriving[end] = (
+                back_pass.encoded if end not in arriving else arriving[end] + back_pass.encoded
+            )
         for name in trained(trace, stretch):
-            left[name] -= 1
-            grad = found.parameters.pop(name, None)
+            pending[name] -= 1
+            grad = back_pass.parameters.pop(name, None)
             if grad is not None:
                 parts[name] = grad if name not in parts else parts[name] + grad
             del grad
-            if not left[name] and name in parts:
+            if not pending[name] and name in parts:
                 take(name, parts.pop(name))
-        del found
+        del back_pass
     watch(len(order), len(order))
     return arriving
 
@@ -174,15 +176,15 @@ def _embedded(trace: Trace, passed: StackPass) -> _Again:
     embedded = trace.model.embed(passed.ids)
     embedded = embedded if embedded.requires_grad else leaf(embedded)
     stack = passed.stack
-    made = stack.input_norm(stack.positions.embed(embedded.view_as(embedded), passed.seen))
-    return _Again(made, embedded, {})
+    output = stack.input_norm(stack.positions.embed(embedded.view_as(embedded), passed.seen))
+    return _Again(output, embedded, {})
 
 
 def _block(passed: StackPass, number: int) -> _Again:
     state, encoded = leaf(passed.states[number]), apart(passed.encoded)
     block = passed.stack.blocks[number]
-    made = block(state, passed.positions, passed.seen, NoCache(), encoded)
-    return _Again(made, state, {}, None if encoded is None else encoded.states)
+    output = block(state, passed.positions, passed.seen, NoCache(), encoded)
+    return _Again(output, state, {}, None if encoded is None else encoded.states)
 
 
 def _end(trace: Trace, passed: StackPass, *, priced: bool) -> _Again:

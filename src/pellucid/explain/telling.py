@@ -32,14 +32,14 @@ def plain_chapter(chapter: Chapter) -> dict[str, Any]:
 
 def plain_receipt(receipt: Receipt) -> dict[str, Any]:
     """Its fields, the tree as `expressions.plain` has it, and what comes of that very tree."""
-    told = {
+    plain_fields = {
         field.name: getattr(receipt, field.name)
         for field in fields(receipt)
         if field.name != "expression"
     }
-    receipt = replace(receipt, expression=_told(receipt))
+    receipt = replace(receipt, expression=_round_operands(receipt))
     line = line_of(receipt)
-    return told | {
+    return plain_fields | {
         "expression": plain(receipt.expression),
         "spelled": line.operands,
         "shown": {"recomputed": line.result, "model": line.model, "digits": line.digits},
@@ -50,7 +50,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _told(receipt: Receipt) -> Expression:
+def _round_operands(receipt: Receipt) -> Expression:
     """Operands in nine digits, which tell any two float32 apart; all, where the result needs them.
 
     A difference of two nearly equal losses does; so does a model in float64.

@@ -53,7 +53,7 @@ from pellucid.model import Positions, Transformer
 from pellucid.runs import Run
 
 #: How many opened layers are kept.
-_KEPT = 8
+_MAX_OPEN = 8
 
 
 class Trace:
@@ -127,8 +127,12 @@ class Trace:
 
     def pieces(self, side: Side) -> tuple[str, ...]:
         """The tokens that a stack read."""
-        both = len(self._passes) == 2
-        return self.sentence.source_pieces if both and side == "encoder" else self.sentence.pieces
+        has_source = len(self._passes) == 2
+        return (
+            self.sentence.source_pieces
+            if has_source and side == "encoder"
+            else self.sentence.pieces
+        )
 
     def n_layers(self, side: Side) -> int:
         """How many blocks a stack has."""
@@ -151,7 +155,7 @@ class Trace:
             model = self.model
             with ONE_AT_A_TIME, evaluating(model), scaled(model, self.scales):
                 self._open[key] = opened(passed, number)
-            while len(self._open) > _KEPT:
+            while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)
         return self._open[key]
@@ -162,11 +166,11 @@ class Trace:
         Raises:
             PellucidError: there is no such layer, or its attention is not one that is known.
         """
-        found = self.layer(side, number).looks.get("cross" if cross else "")
-        if found is None:
-            what = "attention to an encoder" if cross else "attention whose heads are known"
-            raise PellucidError(f"layer {number} of the {side} has no {what}")
-        return found
+        look = self.layer(side, number).looks.get("cross" if cross else "")
+        if look is None:
+            missing = "attention to an encoder" if cross else "attention whose heads are known"
+            raise PellucidError(f"layer {number} of the {side} has no {missing}")
+        return look
 
     def __getitem__(self, address: str) -> Tensor:
         """The numbers at an address, as the model had them.
@@ -179,31 +183,33 @@ class Trace:
         name, _ = pointed(address)
         with torch.no_grad():
             place = parsed(name)
-            found = self._whole(name) if place is None else self._within(place)
-            found = weight(self.model, name) if found is None else found
-        if found is None and (Gradients.may_hold(name) or updating.may_hold(name)):
-            found = updating.of(self, name) if updating.may_hold(name) else self.backward().of(name)
-            if found is None:
+            tensor = self._whole(name) if place is None else self._within(place)
+            tensor = weight(self.model, name) if tensor is None else tensor
+        if tensor is None and (Gradients.may_hold(name) or updating.may_hold(name)):
+            tensor = (
+                updating.of(self, name) if updating.may_hold(name) else self.backward().of(name)
+            )
+            if tensor is None:
                 raise refuse_unknown(address, updating.addresses(self))
-        if found is None:
+        if tensor is None:
             raise refuse_unknown(address, self.addresses())
-        return taken(found, address)
+        return taken(tensor, address)
 
     def addresses(self) -> dict[str, Shape]:
         """Every address with the shape of what is there; nothing is computed for it."""
         source = self.sentence.source_ids
-        found: dict[str, Shape] = {}
+        named_shapes: dict[str, Shape] = {}
         for side, passed in self._passes.items():
             at = "" if side == self.side else "encoder."
             time, width = passed.final.shape[1:]
-            found |= {f"{at}token_embedding": (time, width), f"{at}embedding": (time, width)}
+            named_shapes |= {f"{at}token_embedding": (time, width), f"{at}embedding": (time, width)}
             if type(passed.positions).embed is not Positions.embed:
-                found[f"{at}positions"] = (time, width)
-            found |= of_stack(
+                named_shapes[f"{at}positions"] = (time, width)
+            named_shapes |= of_stack(
                 side, passed.stack, time, width, None if source is None else len(source)
             )
-            found[f"{at}final_norm"] = (time, width)
-        return found | ends.shapes(self)
+            named_shapes[f"{at}final_norm"] = (time, width)
+        return named_shapes | ends.shapes(self)
 
     def backward(self, watch: Watch = lambda done, total: None) -> Gradients:
         """The gradient of the sentence's loss, by address: layer by layer, once.
@@ -231,8 +237,8 @@ class Trace:
         Raises:
             PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
-        wanted = scales_of(self, scales)
-        return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **wanted})
+        head_scales = scales_of(self, scales)
+        return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **head_scales})
 
     def logits_at(self, token: int) -> Tensor:
         """(vocab): the logits at one place."""
@@ -263,21 +269,21 @@ class Trace:
                 return ends.of(self, address) if side == self.side else None
 
     def _within(self, place: Address) -> Tensor | None:
-        side, number, what = place.side, place.layer, place.what
+        side, number, part = place.side, place.layer, place.what
         if side not in self._passes:
             return None
         if place.head is not None:
             return self._of_head(place, place.head)
         passed = self._passes[side]
-        if what == "residual" and number <= len(passed.stack.blocks):
+        if part == "residual" and number <= len(passed.stack.blocks):
             return passed.states[number][0]
         if number >= len(passed.stack.blocks):
             return None
-        name = "feed_forward.down.in" if what == "feed_forward.units" else what
-        if what in ("made", "after_feed_forward") or what.startswith("feed_forward.down"):
+        name = "feed_forward.down.in" if part == "feed_forward.units" else part
+        if part in ("made", "after_feed_forward") or part.startswith("feed_forward.down"):
             return None
-        found = self.layer(side, number).tensors.get(name)
-        return None if found is None else found[0]
+        tensor = self.layer(side, number).tensors.get(name)
+        return None if tensor is None else tensor[0]
 
     def _of_head(self, place: Address, head: int) -> Tensor | None:
         if place.layer >= self.n_layers(place.side):

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 _PARTS = ("m", "v", "direction", "next")
 Kind = Literal["AdamW", "Muon", "other"]
 #: What an optimiser leaves behind a step, by its kind.
-_LEFT: dict[Kind, tuple[str, ...]] = {
+_PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
     "AdamW": ("m", "v", "next"),
     "Muon": ("m", "direction", "next"),
     "other": ("next",),
 }
 _PART = re.compile(rf"(.+)\.({'|'.join(_PARTS)})\Z")
-_AFTER = "after_update."
+_AFTER_PREFIX = "after_update."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +93,17 @@ _memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
 
 def may_hold(name: str) -> bool:
     """Whether a name is of a kind that is found here."""
-    return name.startswith(_AFTER) or _PART.search(name) is not None
+    return name.startswith(_AFTER_PREFIX) or _PART.search(name) is not None
 
 
 def of(trace: Trace, name: str) -> Tensor | None:
     """The tensor at one of the addresses of an update; None where there is none."""
-    if name.startswith(_AFTER):
-        return after_update(trace)[name.removeprefix(_AFTER)]
-    told = _PART.match(name)
-    if told is None or told[1] not in dict(trace.model.named_parameters()):
+    if name.startswith(_AFTER_PREFIX):
+        return after_update(trace)[name.removeprefix(_AFTER_PREFIX)]
+    match = _PART.match(name)
+    if match is None or match[1] not in dict(trace.model.named_parameters()):
         return None
-    return stepped(trace, told[1], trace[f"{told[1]}.grad"]).get(told[2])
+    return stepped(trace, match[1], trace[f"{match[1]}.grad"]).get(match[2])
 
 
 def addresses(trace: Trace) -> dict[str, Shape]:
@@ -111,8 +111,8 @@ def addresses(trace: Trace) -> dict[str, Shape]:
     back = trace.backward()
     weights = dict(trace.model.named_parameters())
     moved = {f"{name}.{part}": tuple(weights[name].shape) for name in back.norms for part in _PARTS}
-    after = {f"{_AFTER}{name}": shape for name, shape in trace.addresses().items()}
-    return back.addresses() | moved | after
+    updated = {f"{_AFTER_PREFIX}{name}": shape for name, shape in trace.addresses().items()}
+    return back.addresses() | moved | updated
 
 
 def settings(trace: Trace, name: str) -> Settings:
@@ -121,19 +121,22 @@ def settings(trace: Trace, name: str) -> Settings:
     if run is None or is_published(run.folder):
         return _first()
     memory = _memory(run)
-    there = any(key.startswith(f"{name}::") for key in memory.tensors)
+    is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
     groups = group(trace.model.named_parameters())
-    decays = any(each.decays and name in each.parameters for each in groups.every)
-    told = (
+    decays = any(
+        parameter_group.decays and name in parameter_group.parameters
+        for parameter_group in groups.every
+    )
+    origin = (
         f"the optimiser's memory is that of the run after {memory.step:,} updates, with its "
         "learning rate, decay and clipping"
-        if there
+        if is_remembered
         else "first step from zero state: the checkpoint remembers nothing of this weight"
     )
-    known: dict[str, Any] = {
-        "step": memory.step + 1 if there else 1,
+    shared: dict[str, Any] = {
+        "step": memory.step + 1 if is_remembered else 1,
         "clip_norm": run.config.training.clip_norm,
-        "told": told,
+        "told": origin,
     }
     optimiser = run.config.optimiser
     if isinstance(optimiser, config.Muon):
@@ -144,12 +147,12 @@ def settings(trace: Trace, name: str) -> Settings:
                 beta1=optimiser.momentum,
                 weight_decay=optimiser.weight_decay,
                 m=memory.tensors.get(f"{name}::momentum"),
-                **known,
+                **shared,
             )
         optimiser = optimiser.rest
     rate = optimiser.learning_rate * memory.factor
     if not isinstance(optimiser, config.AdamW):
-        return Settings(kind="other", learning_rate=rate, **known)
+        return Settings(kind="other", learning_rate=rate, **shared)
     return Settings(
         kind="AdamW",
         learning_rate=rate,
@@ -159,7 +162,7 @@ def settings(trace: Trace, name: str) -> Settings:
         weight_decay=optimiser.weight_decay if decays else 0.0,
         m=memory.tensors.get(f"{name}::exp_avg"),
         v=memory.tensors.get(f"{name}::exp_avg_sq"),
-        **known,
+        **shared,
     )
 
 
@@ -170,23 +173,25 @@ def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
         al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
-    how, run = settings(trace, name), trace.run
+    step_settings, run = settings(trace, name), trace.run
     moved = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
     moved.grad = gradient.clone()
     with torch.enable_grad():
         if run is None or is_published(run.folder):
             optimiser = AdamW([moved])
             cast("Any", optimiser).step()
-            left: dict[str, Tensor] = dict(optimiser.state[moved])
+            state: dict[str, Tensor] = dict(optimiser.state[moved])
         else:
-            left = _as_the_run(run, name, moved, divisor(trace, how))
-    found = {"next": moved.detach()}
+            state = _as_the_run(run, name, moved, divisor(trace, step_settings))
+    parts = {"next": moved.detach()}
     for key, part in (("exp_avg", "m"), ("momentum", "m"), ("exp_avg_sq", "v")):
-        if key in left and part in _LEFT[how.kind]:
-            found[part] = left[key]
-    if how.kind == "Muon":
-        found["direction"] = _direction(trace, gradient / divisor(trace, how), found["m"], how)
-    return found
+        if key in state and part in _PARTS_BY_KIND[step_settings.kind]:
+            parts[part] = state[key]
+    if step_settings.kind == "Muon":
+        parts["direction"] = _direction(
+            trace, gradient / divisor(trace, step_settings), parts["m"], step_settings
+        )
+    return parts
 
 
 def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dict[str, Tensor]:
@@ -204,15 +209,15 @@ def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dic
     nothing = torch.zeros((), device=moved.device)
     gate = Gate(norm=nothing, divisor=nothing + divided, blocked=nothing)
     optimiser.step(gate, memory.factor)
-    return {key.rpartition("::")[2]: each for key, each in optimiser.state_tensors().items()}
+    return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
 
 
-def _direction(trace: Trace, gradient: Tensor, m: Tensor, how: Settings) -> Tensor:
+def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: Settings) -> Tensor:
     """What Muon moves along: the look-ahead, its singular values pushed towards one."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
-    ahead = (gradient + how.beta1 * m)[None]
+    ahead = (gradient + step_settings.beta1 * m)[None]
     dtype = orthogonal_type(_memory(trace.run).orthogonal, ahead.device)
     return orthogonalise(ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
 
@@ -262,7 +267,8 @@ def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace
 def _first() -> Settings:
     """The first step, with the numbers that torch's AdamW has by default."""
     default: dict[str, Any] = {
-        name: each.default for name, each in inspect.signature(torch.optim.AdamW).parameters.items()
+        name: parameter.default
+        for name, parameter in inspect.signature(torch.optim.AdamW).parameters.items()
     }
     return Settings(
         kind="AdamW",

@@ -58,10 +58,10 @@ def sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     block = trace.passed(side).stack.blocks[layer]
     at, behind = f"{letter_of(side)}{layer}", f"{letter_of(side)}{layer + 1}.residual"
     if not sums_up(block):
-        both = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
+        written = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
         line = (ParallelBlock, "return x + self.dropout(attended)")
         name = f"layer {layer}"
-        return [Sum(name=name, before=f"{at}.residual", after=behind, written=both, source=line)]
+        return [Sum(name=name, before=f"{at}.residual", after=behind, written=written, source=line)]
     rule = _rule(block)
     if rule not in _ADDING:
         return []

@@ -33,54 +33,59 @@ def build(trace: Trace, place: Place) -> Chapter:
             "after-update", "Every weight of this model is frozen: no step moves it."
         )
     token = priced(trace, chosen)
-    after = updating.after_update(trace)
+    updated = updating.after_update(trace)
     came = int(trace.ids[token + 1])
-    one, other = (float(shares_at(each, token)[came]) for each in (trace, after))
-    found = change(trace, after, token)
+    p_before, p_after = (float(shares_at(version, token)[came]) for version in (trace, updated))
+    probability_change = change(trace, updated, token)
     rows = tuple(
-        (piece(trace, word), before, now, now - before)
-        for word, before, now in zip(found.words, found.before, found.after, strict=True)
+        (piece(trace, word), old_p, new_p, new_p - old_p)
+        for word, old_p, new_p in zip(
+            probability_change.words,
+            probability_change.before,
+            probability_change.after,
+            strict=True,
+        )
     )
     pieces = trace.pieces(trace.side)
-    loss, now = float(trace["loss"]), float(after["loss"])
-    how = updating.settings(trace, next(iter(trace.backward().norms)))
+    loss, new_loss = float(trace["loss"]), float(updated["loss"])
+    step_settings = updating.settings(trace, next(iter(trace.backward().norms)))
     return Chapter(
         id="after-update",
         number=20,
         part="update",
         title="After the step",
         sentence="One step of all weights that learn, on a copy, and the sentence again: "
-        f"{piece(trace, came)} after {pieces[token]!r} ({token}) goes from {one:.4f} to "
-        f"{other:.4f}, the loss from {loss:.4f} to {now:.4f}.",
+        f"{piece(trace, came)} after {pieces[token]!r} ({token}) goes from {p_before:.4f} to "
+        f"{p_after:.4f}, the loss from {loss:.4f} to {new_loss:.4f}.",
         pictures=(
             Table(
                 title=f"what changed most after {pieces[token]!r} ({token})",
                 columns=("token", "p before", "p after", "change"),
                 rows=rows,
             ),
-            _tokens(trace, after, token),
+            _tokens(trace, updated, token),
         ),
         receipts=tuple(
-            moved_to(each, "after_update.")
-            for each in (probability_receipt(after, token, came), loss_receipt(after))
+            moved_to(receipt, "after_update.")
+            for receipt in (probability_receipt(updated, token, came), loss_receipt(updated))
         ),
         notes=(
-            how.told,
+            step_settings.told,
             *updating.left_out(trace),
-            f"the distribution after this token moved by KL {found.kl:.4g} nats",
+            f"the distribution after this token moved by KL {probability_change.kl:.4g} nats",
             "the model that is looked at was not touched: a copy was moved, and is forgotten",
         ),
     )
 
 
-def _tokens(trace: Trace, after: Trace, token: int) -> Table:
-    costs = [to_list(each["surprisal"].double()) for each in (trace, after)]
+def _tokens(trace: Trace, updated: Trace, token: int) -> Table:
+    costs = [to_list(version["surprisal"].double()) for version in (trace, updated)]
     count = len(costs[0])
     first = max(0, min(token - _ROWS // 2, count - _ROWS))
-    shown = range(first, min(first + _ROWS, count))
+    places = range(first, min(first + _ROWS, count))
     pieces = trace.pieces(trace.side)
     return Table(
-        title="p of each token that came" + ("" if len(shown) == count else ": a part"),
+        title="p of each token that came" + ("" if len(places) == count else ": a part"),
         columns=("place", "token", "p before", "p after", "nats before", "nats after"),
         rows=tuple(
             (
@@ -91,6 +96,6 @@ def _tokens(trace: Trace, after: Trace, token: int) -> Table:
                 costs[0][i],
                 costs[1][i],
             )
-            for i in shown
+            for i in places
         ),
     )

@@ -13,7 +13,7 @@ from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zer
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
-_MOST = 11
+_MAX_WORDS = 11
 _HEADINGS: dict[str, tuple[int, Part, str]] = {
     "backward": (14, "backward", "Backward"),
     "head-gradient": (15, "backward", "The head's gradient"),
@@ -34,10 +34,10 @@ def build(trace: Trace, place: Place) -> Chapter:
     token = priced(trace, chosen)
     came = int(trace.ids[token + 1])
     error = trace["error"][token].double()
-    order: list[int] = to_list(error.abs().argsort(descending=True, stable=True)[:_MOST])
-    words = [came, *(word for word in order if word != came)][:_MOST]
+    order: list[int] = to_list(error.abs().argsort(descending=True, stable=True)[:_MAX_WORDS])
+    words = [came, *(word for word in order if word != came)][:_MAX_WORDS]
     likeliest = next((word for word in words if word != came), came)
-    rest = float(error.sum() - error[words].sum()) if len(words) < len(error) else None
+    remaining_error = float(error.sum() - error[words].sum()) if len(words) < len(error) else None
     pieces = trace.pieces(trace.side)
     return Chapter(
         id="backward",
@@ -53,7 +53,7 @@ def build(trace: Trace, place: Place) -> Chapter:
                 names=tuple(piece(trace, word) for word in words),
                 values=tuple(to_list(error[words])),
                 unit="p - y",
-                rest=rest,
+                rest=remaining_error,
             ),
             Tokens(
                 title="p - y of the word that came, at each place",

@@ -53,38 +53,42 @@ def alone(trace: Trace, place: Place) -> Chapter:
 def build(trace: Trace, other: Trace, place: Place) -> Chapter:
     """Both at the chosen place, at all places, and in the chosen head."""
     chosen = settled(trace, place)
-    both = Comparison(trace, other)
+    comparison = Comparison(trace, other)
     if trace.model.classifier is not None and other.model.classifier is not None:
         return _of_classes(trace, other)
-    notes = [both.why_not] if both.why_not else []
+    notes = [comparison.why_not] if comparison.why_not else []
     pictures: list[Picture] = []
     receipts: tuple[Receipt, ...] = ()
-    said = _who(trace, other)
-    if both.why_not is None:
-        token, beside = _pair(both, chosen.token if chosen.side == trace.side else -1, notes)
-        forth, back = both.divergences(token, beside)
+    sentence = _describe_pair(trace, other)
+    if comparison.why_not is None:
+        token, beside = _pair(comparison, chosen.token if chosen.side == trace.side else -1, notes)
+        forth, back = comparison.divergences(token, beside)
         where = trace.pieces(trace.side)[token]
-        said += (
+        sentence += (
             f" What is expected behind {where!r} ({token}) is {forth:.4f} nats apart, KL(this | "
             f"that), and {back:.4f} the other way."
         )
-        pictures += [_words(trace, other, token, beside), _places(both, token)]
+        pictures += [_words(trace, other, token, beside), _places(comparison, token)]
         receipts = (kl_receipt(trace, other, token, beside),)
-        if not both.same_ids:
+        if not comparison.same_ids:
             notes.append(
-                f"the texts differ: {len(both.pairs)} places are paired, where both have the same "
-                "tokens, and the ends"
+                f"the texts differ: {len(comparison.pairs)} places are paired, where both have the "
+                "same tokens, and the ends"
             )
-    elif both.stretches:
-        totals = [math.fsum(getattr(s, name) for s in both.stretches) for name in ("one", "other")]
-        said += f" The whole text costs {totals[0]:.4f} nats here and {totals[1]:.4f} there."
-        pictures.append(_stretches(both))
+    elif comparison.stretches:
+        totals = [
+            math.fsum(getattr(s, name) for s in comparison.stretches) for name in ("one", "other")
+        ]
+        sentence += f" The whole text costs {totals[0]:.4f} nats here and {totals[1]:.4f} there."
+        pictures.append(_stretches(comparison))
     apart = _maps(trace, other, chosen)
     if isinstance(apart, str):
         notes.append(apart)
     else:
         pictures.append(apart)
-    return _chapter(sentence=said, notes=tuple(notes), pictures=tuple(pictures), receipts=receipts)
+    return _chapter(
+        sentence=sentence, notes=tuple(notes), pictures=tuple(pictures), receipts=receipts
+    )
 
 
 def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
@@ -98,12 +102,12 @@ def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
         share = number(trace, at("probabilities", token, word), f"p{word}")
         ratio = apply("sub", apply("log", share), constant(float(logs[1][word]), f"log q{word}"))
         written.append(apply("mul", share, ratio) if share.value > 0 else constant(0.0))
-    rest = [float(terms[word]) for word in order[WRITTEN_OUT:]]
+    remaining_terms = [float(terms[word]) for word in order[WRITTEN_OUT:]]
     return made(
         trace,
         title=f"KL(this | that) behind token {token}, that at its token {beside}, in nats",
         formula="Σ p (log p - log q)",
-        expression=total(written, rest),
+        expression=total(written, remaining_terms),
         address=at("probabilities", token),
         source=source_of(kl_divergence, "times(p, _log_ratio(p, q))"),
         model=float(kl_divergence(p, q)),
@@ -114,10 +118,10 @@ def _logs(trace: Trace, token: int) -> Tensor:
     return wide(trace.logits_at(token)).double().log_softmax(-1)
 
 
-def _who(trace: Trace, other: Trace) -> str:
-    names = [_name(each) for each in (trace, other)]
-    if trace.sentence.text != other.sentence.text:
-        texts = [f"{each.sentence.text!r}" for each in (trace, other)]
+def _describe_pair(trace: Trace, other_trace: Trace) -> str:
+    names = [_name(compared) for compared in (trace, other_trace)]
+    if trace.sentence.text != other_trace.sentence.text:
+        texts = [f"{compared.sentence.text!r}" for compared in (trace, other_trace)]
         where = f" in {names[0]}" if names[0] == names[1] else ""
         models = ["", ""] if where else [f" in {name}" for name in names]
         return f"This is {texts[0]}{models[0]}, that is {texts[1]}{models[1]}{where}."
@@ -133,19 +137,19 @@ def _name(trace: Trace) -> str:
     return f"{folder.resolve().name}{of}{scaled}"
 
 
-def _pair(both: Comparison, token: int, notes: list[str]) -> tuple[int, int]:
+def _pair(comparison: Comparison, token: int, notes: list[str]) -> tuple[int, int]:
     """The chosen place and the one beside it; where there is none, the ends of both."""
-    token %= len(both.one.ids)
-    beside = both.beside(token)
+    token %= len(comparison.one.ids)
+    beside = comparison.beside(token)
     if beside is not None:
         return token, beside
-    piece_ = both.one.pieces(both.one.side)[token]
+    piece_ = comparison.one.pieces(comparison.one.side)[token]
     notes.append(f"nothing in that text stands beside {piece_!r} ({token}): the ends are compared")
-    return both.pairs[-1]
+    return comparison.pairs[-1]
 
 
-def _words(trace: Trace, other: Trace, token: int, beside: int) -> Table:
-    p, q = shares(trace, token), shares(other, beside)
+def _words(trace: Trace, other_trace: Trace, token: int, beside: int) -> Table:
+    p, q = shares(trace, token), shares(other_trace, beside)
     moved: list[int] = to_list((p - q).abs().topk(min(_WORDS, len(p))).indices)
     return Table(
         title="words whose probability differs most",
@@ -157,25 +161,25 @@ def _words(trace: Trace, other: Trace, token: int, beside: int) -> Table:
     )
 
 
-def _places(both: Comparison, token: int) -> Table:
+def _places(comparison: Comparison, token: int) -> Table:
     """KL at every pair, the pairs around the chosen one."""
-    middle = [a for a, _ in both.pairs].index(token)
-    first = max(0, min(middle - _ROWS // 2, len(both.pairs) - _ROWS))
-    shown = both.pairs[first : first + _ROWS]
-    one, other = both.one, both.other
+    middle = [a for a, _ in comparison.pairs].index(token)
+    first = max(0, min(middle - _ROWS // 2, len(comparison.pairs) - _ROWS))
+    shown_pairs = comparison.pairs[first : first + _ROWS]
+    first_trace, second_trace = comparison.one, comparison.other
     costs = [
         to_list(trace["surprisal"]) if "surprisal" in trace.addresses() else []
-        for trace in (one, other)
+        for trace in (first_trace, second_trace)
     ]
     rows: list[tuple[str | float | int, ...]] = []
-    for a, b in shown:
-        kls = both.divergences(a, b)
+    for a, b in shown_pairs:
+        kls = comparison.divergences(a, b)
         cost = [
             f"{cost[place - 1]:.4f}" if cost and place > 0 else "–"
             for cost, place in zip(costs, (a, b), strict=True)
         ]
-        rows.append((a, b, repr(one.pieces(one.side)[a]), *kls, *cost))
-    part = "" if len(shown) == len(both.pairs) else ": a part"
+        rows.append((a, b, repr(first_trace.pieces(first_trace.side)[a]), *kls, *cost))
+    part = "" if len(shown_pairs) == len(comparison.pairs) else ": a part"
     return Table(
         title=f"behind each token, in nats; what the token itself cost{part}",
         columns=("here", "there", "token", "KL(this|that)", "KL(that|this)", "cost", "cost there"),
@@ -183,33 +187,34 @@ def _places(both: Comparison, token: int) -> Table:
     )
 
 
-def _stretches(both: Comparison) -> Table:
-    shown = both.stretches[:_ROWS]
-    part = "" if len(shown) == len(both.stretches) else f": the first {_ROWS}"
+def _stretches(comparison: Comparison) -> Table:
+    shown_stretches = comparison.stretches[:_ROWS]
+    part = "" if len(shown_stretches) == len(comparison.stretches) else f": the first {_ROWS}"
     return Table(
         title=f"what the same characters cost, in nats{part}",
         columns=("text", "here", "there", "here - there"),
-        rows=tuple((repr(s.text), s.one, s.other, s.one - s.other) for s in shown),
+        rows=tuple((repr(s.text), s.one, s.other, s.one - s.other) for s in shown_stretches),
     )
 
 
-def _maps(trace: Trace, other: Trace, chosen: Chosen) -> Matrix | str:
+def _maps(trace: Trace, other_trace: Trace, chosen: Chosen) -> Matrix | str:
     """The chosen head's weights here less those there; or why there is no such map."""
     address = f"{chosen.head_name}.weights"
     try:
-        one, two = (each[address].float() for each in (trace, other))
+        weights, other_weights = (compared[address].float() for compared in (trace, other_trace))
     except PellucidError:
         return f"the other model has no {address}: attention is not compared"
-    if one.shape != two.shape:
+    if weights.shape != other_weights.shape:
         return (
-            f"the texts have {len(one)} and {len(two)} tokens: maps of attention are not compared"
+            f"the texts have {len(weights)} and {len(other_weights)} tokens: maps of attention are "
+            "not compared"
         )
     rows = trace.pieces(chosen.side)
     columns = trace.pieces("encoder" if chosen.cross else chosen.side)
-    seen = heads.mask(chosen.look(trace))
-    apart = (one - two).masked_fill(~seen, math.nan)[:MOST, :MOST]
+    mask = heads.mask(chosen.look(trace))
+    apart = (weights - other_weights).masked_fill(~mask, math.nan)[:MOST, :MOST]
     values = [[None if math.isnan(x) else x for x in row] for row in to_list(apart)]
-    cut = max(one.shape) > MOST
+    cut = max(weights.shape) > MOST
     return Matrix(
         title=f"weights of {chosen.head_name}, here less there",
         rows=rows[:MOST],
@@ -221,16 +226,18 @@ def _maps(trace: Trace, other: Trace, chosen: Chosen) -> Matrix | str:
     )
 
 
-def _of_classes(trace: Trace, other: Trace) -> Chapter:
+def _of_classes(trace: Trace, other_trace: Trace) -> Chapter:
     """Of two models that name classes: how sure each is."""
-    p = [to_list(each["class_probabilities"]) for each in (trace, other)]
+    p = [to_list(compared["class_probabilities"]) for compared in (trace, other_trace)]
     if len(p[0]) != len(p[1]):
         return _chapter(
-            sentence=f"{_who(trace, other)} One knows {len(p[0])} classes, one {len(p[1])}."
+            sentence=f"{_describe_pair(trace, other_trace)} One knows {len(p[0])} classes, one "
+            f"{len(p[1])}."
         )
     names = tuple(f"class {n}" for n in range(len(p[0])))
     moved = tuple(a - b for a, b in zip(*p, strict=True))
     bars = Bars(title="p of each class, here less there", names=names, values=moved)
     return _chapter(
-        sentence=f"{_who(trace, other)} The bars are p of each class.", pictures=(bars,)
+        sentence=f"{_describe_pair(trace, other_trace)} The bars are p of each class.",
+        pictures=(bars,),
     )

@@ -31,7 +31,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     embedded = trace[at(f"{start_of(trace, chosen.side)}embedding", chosen.token)]
     rows, width = model.token_embedding.weight.shape
     neighbours, cosines = nearest(model.token_embedding.weight, token_id)
-    shown = min(_FEATURES, width)
+    n_shown = min(_FEATURES, width)
     return Chapter(
         id="embedding",
         number=2,
@@ -41,9 +41,9 @@ def build(trace: Trace, place: Place) -> Chapter:
         f"rows: {width} numbers that were learnt, the same wherever the token stands.",
         pictures=(
             Bars(
-                title=f"the first {shown} of {width} features{_made_of(trace)}",
-                names=tuple(map(str, range(shown))),
-                values=tuple(to_list(embedded[:shown].float())),
+                title=f"the first {n_shown} of {width} features{_made_of(trace)}",
+                names=tuple(map(str, range(n_shown))),
+                values=tuple(to_list(embedded[:n_shown].float())),
             ),
             Table(
                 title="nearest tokens by cosine of their rows",
@@ -62,16 +62,16 @@ def build(trace: Trace, place: Place) -> Chapter:
 @torch.no_grad()
 def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
     """The tokens whose rows point in the most similar direction, and the cosines."""
-    own = wide(table[token_id])
+    own_row = wide(table[token_id])
     products, lengths = torch.empty_like(wide(table[:, 0])), torch.empty_like(wide(table[:, 0]))
     for start in range(0, len(table), _ROWS_AT_ONCE):
         rows = wide(table[start : start + _ROWS_AT_ONCE])
-        products[start : start + len(rows)] = torch.mv(rows, own)
+        products[start : start + len(rows)] = torch.mv(rows, own_row)
         lengths[start : start + len(rows)] = rows.square().sum(-1).sqrt()
-    cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(own.dtype).tiny)
+    cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(own_row.dtype).tiny)
     cosines[token_id] = -torch.inf
-    found = cosines.topk(min(_NEAREST, len(cosines) - 1))
-    return to_list(found.indices), to_list(found.values)
+    closest = cosines.topk(min(_NEAREST, len(cosines) - 1))
+    return to_list(closest.indices), to_list(closest.values)
 
 
 def _cosine(
@@ -79,20 +79,20 @@ def _cosine(
 ) -> tuple[Receipt, ...]:
     if not neighbours:
         return ()
-    table, other = trace.model.token_embedding.weight, neighbours[0]
+    table, neighbour = trace.model.token_embedding.weight, neighbours[0]
     a = row(table[token_id], f"E[{token_id}]", at("token_embedding.weight", token_id))
-    b = row(table[other], f"E[{other}]", at("token_embedding.weight", other))
+    b = row(table[neighbour], f"E[{neighbour}]", at("token_embedding.weight", neighbour))
     lengths = apply("mul", apply("sqrt", product(a, a)), apply("sqrt", product(b, b)))
-    found = receipt(
+    cosine = receipt(
         trace,
-        title=f"cosine of {chosen.query(trace)} and {piece(trace, other)}",
+        title=f"cosine of {chosen.query(trace)} and {piece(trace, neighbour)}",
         formula="a · b / (|a| |b|)",
         expression=apply("div", product(a, b), lengths),
         address=at("token_embedding.weight", token_id),
         source=source_of(nearest, "cosines = products /"),
         model=nearest(table, token_id)[1][0],
     )
-    return (found,)
+    return (cosine,)
 
 
 def _made_of(trace: Trace) -> str:

@@ -41,7 +41,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         part="forward",
         title="Feed-forward",
         sentence=f"{chosen.query(trace)} by itself, no other token in sight: {len(values):,} units "
-        f"each look for something in it, and write what belongs to it. {_how(module)}",
+        f"each look for something in it, and write what belongs to it. "
+        f"{_describe_activation(module)}",
         pictures=(
             Bars(
                 title=f"the {len(units)} units of {chosen.layer_name} that write most",
@@ -65,7 +66,7 @@ def _lengths(down: nn.Linear) -> torch.Tensor:
     return down.weight.double().square().sum(0).sqrt()
 
 
-def _how(module: MLP | GatedMLP) -> str:
+def _describe_activation(module: MLP | GatedMLP) -> str:
     bent = getattr(module.activation, "__name__", "an activation")
     if isinstance(module, GatedMLP):
         return f"Each is let through by a gate of its own, bent by {bent}."
@@ -86,7 +87,7 @@ def _table(trace: Trace, chosen: Chosen, units: list[int], *, gated: bool) -> Ta
 def _receipts(trace: Trace, chosen: Chosen, unit: int, *, gated: bool) -> list[Receipt]:
     layer = f"{chosen.side}.blocks.{chosen.layer}.feed_forward"
     at_layer = f"{chosen.layer_name}.feed_forward"
-    found = [
+    receipts = [
         linear_receipt(
             trace,
             layer=f"{layer}.{part}",
@@ -101,8 +102,8 @@ def _receipts(trace: Trace, chosen: Chosen, unit: int, *, gated: bool) -> list[R
     ]
     bent = activation_receipt(trace, chosen, unit)
     if bent is not None:
-        found.append(bent)
-    found.append(
+        receipts.append(bent)
+    receipts.append(
         linear_receipt(
             trace,
             layer=f"{layer}.down",
@@ -114,4 +115,4 @@ def _receipts(trace: Trace, chosen: Chosen, unit: int, *, gated: bool) -> list[R
             line="self.down(self.activation(",
         )
     )
-    return found
+    return receipts

@@ -35,7 +35,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     split = split_receipt(trace, chosen)
     if split is not None:
         receipts.append(split)
-    told = why_not(trace, chosen.side)
+    no_sum_reason = why_not(trace, chosen.side)
     frozen = [name for name in dict(trace.model.named_parameters()) if name not in back.norms]
     return Chapter(
         id="gradients",
@@ -43,12 +43,13 @@ def build(trace: Trace, place: Place) -> Chapter:
         part="backward",
         title="Gradients",
         sentence=f"The same layers from the end to the beginning: what reaches the last state has "
-        f"a length of {first:.4g}, what reaches the first {last:.4g}. {_said(first, last)}",
+        f"a length of {first:.4g}, what reaches the first {last:.4g}. "
+        f"{_describe_trend(first, last)}",
         pictures=(
             Bars(
                 title="length of dL/dh, from the loss back to the embedding",
                 names=tuple(name for name, _ in lengths),
-                values=tuple(each for _, each in lengths),
+                values=tuple(norm for _, norm in lengths),
                 unit="‖dL/dh‖",
             ),
             _table(trace, chosen),
@@ -57,7 +58,11 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes=(
             "the model is gone through in evaluation mode, as the forward chapters are: without "
             "dropout",
-            *((f"the gradient does not simply pass by here: {told}",) if told else ()),
+            *(
+                (f"the gradient does not simply pass by here: {no_sum_reason}",)
+                if no_sum_reason
+                else ()
+            ),
             *((f"frozen or not used, and without a gradient: {len(frozen)}",) if frozen else ()),
         ),
     )
@@ -73,7 +78,7 @@ def stream_norms(trace: Trace) -> list[tuple[str, float]]:
     ]
 
 
-def _said(first: float, last: float) -> str:
+def _describe_trend(first: float, last: float) -> str:
     if not first or not last:
         return "Nothing comes back."
     share = last / first

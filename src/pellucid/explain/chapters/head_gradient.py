@@ -24,7 +24,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     if why is not None:
         return nothing("head-gradient", why)
     token, feature = priced(trace, chosen), chosen.feature
-    came, own = int(trace.ids[token + 1]), int(trace.ids[token])
+    came, input_id = int(trace.ids[token + 1]), int(trace.ids[token])
     tied = trace.model.head is None
     weight = trace.model.head_weight
     if not weight.requires_grad:
@@ -34,8 +34,11 @@ def build(trace: Trace, place: Place) -> Chapter:
     receipts: list[Receipt] = [head_receipt(trace, came, feature)]
     pictures: list[Picture] = [_terms(trace, came, feature)]
     if tied:
-        receipts += [input_receipt(trace, own, feature), both_receipt(trace, own, feature)]
-        pictures.append(_ways(trace, (came, own), feature))
+        receipts += [
+            input_receipt(trace, input_id, feature),
+            both_receipt(trace, input_id, feature),
+        ]
+        pictures.append(_tabulate_paths(trace, (came, input_id), feature))
     return Chapter(
         id="head-gradient",
         number=15,
@@ -78,14 +81,17 @@ def _terms(trace: Trace, word: int, feature: int) -> Bars:
     )
 
 
-def _ways(trace: Trace, words: tuple[int, ...], feature: int) -> Table:
+def _tabulate_paths(trace: Trace, words: tuple[int, ...], feature: int) -> Table:
     name = "token_embedding.weight.grad"
-    whole, head, given = trace[name], trace[f"{name}.head"], trace[f"{name}.input"]
+    whole, head, from_input = trace[name], trace[f"{name}.head"], trace[f"{name}.input"]
     return Table(
         title=f"the two ways to the tied table, feature {feature}",
         columns=("row", "as the head", "as the input", "both"),
         rows=tuple(
-            (piece(trace, word), *(float(part[word, feature]) for part in (head, given, whole)))
+            (
+                piece(trace, word),
+                *(float(part[word, feature]) for part in (head, from_input, whole)),
+            )
             for word in dict.fromkeys(words)
         ),
     )

@@ -36,7 +36,7 @@ _ORDERS = (
     ("induction", "induction", -1),
     ("first", "first token (sink)", -1),
 )
-_WAYS = (("previous", "token before"), ("first", "first token"))
+_MEASURES = (("previous", "token before"), ("first", "first token"))
 #: How many heads are named in each order.
 _RANKS = 10
 #: Small maps of heads that are part of the chapter, at most, and how many cells wide.
@@ -80,12 +80,12 @@ def repeats(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
     out.
     """
     last: dict[int, int] = {}
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for query, token in enumerate(ids):
         if token in last and last[token] + 1 < query:
-            found.append((query, last[token] + 1))
+            pairs.append((query, last[token] + 1))
         last[token] = query
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _induction(weights: Tensor, again: Sequence[tuple[int, int]]) -> float | None:
@@ -107,27 +107,27 @@ def build(trace: Trace, place: Place) -> Chapter:
     ids = [] if chosen.cross else to_list(trace.passed(chosen.side).ids[0])
     again = repeats(ids)
     grid = [_layer(trace, chosen, layer, again) for layer in range(trace.n_layers(chosen.side))]
-    shown = min(look.n_heads, _MAPS)
+    n_maps = min(look.n_heads, _MAPS)
     maps = tuple(
-        pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(shown)
+        pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(n_maps)
     )
-    some = bool((trace[f"{chosen.head_name}.weights"][chosen.token] < 0).any())
-    receipts = () if some else (entropy_receipt(trace, chosen),)
+    has_negative = bool((trace[f"{chosen.head_name}.weights"][chosen.token] < 0).any())
+    receipts = () if has_negative else (entropy_receipt(trace, chosen),)
     notes = ["means over the queries of this sentence: another sentence may say otherwise"]
     if again:
         notes.append(f"induction is the mean over {len(again)} queries whose token came before")
     elif not chosen.cross:
         notes.append("no token comes again after others: no induction score can be taken here")
-    if shown < look.n_heads:
-        notes.append(f"small maps: the first {shown} of the layer's {look.n_heads} heads")
-    if any(each.entropy is None for row in grid for each in row):
+    if n_maps < look.n_heads:
+        notes.append(f"small maps: the first {n_maps} of the layer's {look.n_heads} heads")
+    if any(numbers.entropy is None for row in grid for numbers in row):
         notes.append("turned features make shares below 0: such a head has no entropy")
     return Chapter(
         id="heads",
         number=8,
         part="forward",
         title="Heads",
-        sentence=_told(chosen, grid),
+        sentence=_describe_heads(chosen, grid),
         pictures=(
             _grid(chosen, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
             _grid(chosen, grid, "previous", "share given to the token before"),
@@ -141,20 +141,21 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _told(chosen: Chosen, grid: list[list[HeadNumbers]]) -> str:
+def _describe_heads(chosen: Chosen, grid: list[list[HeadNumbers]]) -> str:
     """How many there are, and which of them look most at the token before and at the first."""
-    every = {
+    numbers_by_name = {
         replace(chosen, layer=layer, head=head).head_name: numbers
         for layer, row in enumerate(grid)
         for head, numbers in enumerate(row)
     }
-    what = "source" if chosen.cross else "sentence"
-    said = f"{len(every)} heads look at the {what}, each in its own way."
-    ways = (("first", "first token"),) if chosen.cross else _WAYS
-    for which, where in ways:
-        name = max(every, key=lambda name: getattr(every[name], which))
-        said += f" {name} looks most at the {where}: {getattr(every[name], which):.2f} on average."
-    return said
+    text_name = "source" if chosen.cross else "sentence"
+    text = f"{len(numbers_by_name)} heads look at the {text_name}, each in its own way."
+    measures = (("first", "first token"),) if chosen.cross else _MEASURES
+    for measure, where in measures:
+        name = max(numbers_by_name, key=lambda name: getattr(numbers_by_name[name], measure))
+        mean_share = getattr(numbers_by_name[name], measure)
+        text += f" {name} looks most at the {where}: {mean_share:.2f} on average."
+    return text
 
 
 def _layer(
@@ -163,14 +164,14 @@ def _layer(
     look = trace.layer(chosen.side, layer).looks.get("cross" if chosen.cross else "")
     if look is None:
         return []
-    here = replace(chosen, layer=layer)
+    layer_place = replace(chosen, layer=layer)
     return [
-        numbers_of(trace[f"{replace(here, head=head).head_name}.weights"], again)
+        numbers_of(trace[f"{replace(layer_place, head=head).head_name}.weights"], again)
         for head in range(look.n_heads)
     ]
 
 
-def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], what: str, title: str) -> Matrix:
+def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], measure: str, title: str) -> Matrix:
     widest = max(map(len, grid))
     letter = chosen.layer_name[0]
     return Matrix(
@@ -178,7 +179,9 @@ def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], what: str, title: str) 
         rows=tuple(f"{letter}{layer}" for layer in range(len(grid))),
         columns=tuple(f"H{head}" for head in range(widest)),
         values=tuple(
-            tuple(None if head >= len(row) else getattr(row[head], what) for head in range(widest))
+            tuple(
+                None if head >= len(row) else getattr(row[head], measure) for head in range(widest)
+            )
             for row in grid
         ),
         scale="sequential",
@@ -190,16 +193,16 @@ def _ranking(chosen: Chosen, grid: list[list[HeadNumbers]]) -> Table:
     """The heads in the order of each number, those that look most that way first."""
     columns: list[str] = []
     orders: list[list[str]] = []
-    for what, title, sign in _ORDERS:
-        told = [
+    for measure, title, sign in _ORDERS:
+        ranked = [
             (sign * value, replace(chosen, layer=layer, head=head).head_name, value)
             for layer, row in enumerate(grid)
             for head, numbers in enumerate(row)
-            if (value := getattr(numbers, what)) is not None
+            if (value := getattr(numbers, measure)) is not None
         ]
-        if told:
+        if ranked:
             columns.append(title)
-            orders.append([f"{name} {value:.2f}" for _, name, value in sorted(told)[:_RANKS]])
+            orders.append([f"{name} {value:.2f}" for _, name, value in sorted(ranked)[:_RANKS]])
     return Table(
         title=f"heads in the order of each, the first {max(map(len, orders))} of {_count(grid)}",
         columns=tuple(columns),

@@ -35,7 +35,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             "no word is read off this stack: look at the other with --stack decoder"
         )
     token = mask_or(trace, chosen.token)
-    word, how = word_of(trace, token)
+    word, origin = word_of(trace, token)
     states = trace.passed(trace.side).states
     rows: list[tuple[str | float | int, ...]] = []
     for layer, state in enumerate(states):
@@ -44,7 +44,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         name = "embedding" if layer == 0 else f"layer {layer - 1}"
         ranks = int((shares > shares[word]).sum()) + 1
         rows.append((name, piece(trace, best), float(shares[best]), float(shares[word]), ranks))
-    wanted = piece(trace, word)
+    word_text = piece(trace, word)
     return Chapter(
         id="lens",
         number=11,
@@ -55,8 +55,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         "is there.",
         pictures=(
             Table(
-                title=f"after each layer; the word {how} is {wanted}",
-                columns=("after", "likeliest", "p", f"p of {wanted}", "its rank"),
+                title=f"after each layer; the word {origin} is {word_text}",
+                columns=("after", "likeliest", "p", f"p of {word_text}", "its rank"),
                 rows=tuple(rows),
             ),
             _ladder(trace, token),

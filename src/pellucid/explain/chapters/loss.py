@@ -28,7 +28,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     # what came after the chosen token, or the last that came
     token = min(chosen.token if chosen.side == trace.side else 0, len(costs) - 1)
     first = max(0, min(token - _ROWS // 2, len(costs) - _ROWS))
-    shown = range(first, min(first + _ROWS, len(costs)))
+    places = range(first, min(first + _ROWS, len(costs)))
     pictures: tuple[Picture, ...] = (
         Tokens(
             title="surprisal of each token",
@@ -38,11 +38,11 @@ def build(trace: Trace, place: Place) -> Chapter:
             unit="nats",
         ),
         Table(
-            title="token by token" + ("" if len(shown) == len(costs) else ": a part"),
+            title="token by token" + ("" if len(places) == len(costs) else ": a part"),
             columns=("place", "token", "p", "nats", "bits"),
             rows=tuple(
                 (i + 1, pieces[i + 1], math.exp(-costs[i]), costs[i], costs[i] / math.log(2))
-                for i in shown
+                for i in places
             ),
         ),
     )

@@ -26,51 +26,52 @@ def head_map(
 ) -> Matrix:
     """The scores or weights of a head, about the chosen query and key; what is masked is None."""
     look = chosen.look(trace)
-    values, seen = trace[f"{chosen.head_name}.{what}"].float(), heads.mask(look)
+    values, mask = trace[f"{chosen.head_name}.{what}"].float(), heads.mask(look)
     rows, columns = (
         trace.pieces(chosen.side),
         trace.pieces("encoder" if chosen.cross else chosen.side),
     )
-    top, left = _start(chosen.token, len(rows)), _start(chosen.other, len(columns))
-    down, across = slice(top, top + MOST), slice(left, left + MOST)
-    told = ""
+    first_row, first_column = _start(chosen.token, len(rows)), _start(chosen.other, len(columns))
+    down, across = slice(first_row, first_row + MOST), slice(first_column, first_column + MOST)
+    note = ""
     if max(len(rows), len(columns)) > MOST:
-        told = (
-            f"cut out: queries {top} to {min(top + MOST, len(rows)) - 1} of {len(rows)}, keys "
-            f"{left} to {min(left + MOST, len(columns)) - 1} of {len(columns)}"
+        note = (
+            f"cut out: queries {first_row} to {min(first_row + MOST, len(rows)) - 1} of "
+            f"{len(rows)}, keys {first_column} to "
+            f"{min(first_column + MOST, len(columns)) - 1} of {len(columns)}"
         )
     return Matrix(
         title=f"{what} of {chosen.head_name}: queries down, keys across",
         rows=rows[down],
         columns=columns[across],
-        values=_cells(values[down, across], seen[down, across]),
+        values=_cells(values[down, across], mask[down, across]),
         scale=scale,
         address=f"{chosen.head_name}.{what}",
-        pooled=told,
-        first_row=top,
-        first_column=left,
+        pooled=note,
+        first_row=first_row,
+        first_column=first_column,
     )
 
 
 def pooled_map(trace: Trace, chosen: Chosen, most: int = 32) -> Matrix:
     """A head's weights small enough for a thumbnail: the largest of each patch."""
     weights = trace[f"{chosen.head_name}.weights"].float()
-    seen = heads.mask(chosen.look(trace))
+    mask = heads.mask(chosen.look(trace))
     queries, keys = weights.shape
     patch = -(-max(queries, keys) // most)
-    told = ""
+    note = ""
     if patch > 1:
-        told = f"pooled: each cell is the largest of {patch} x {patch} weights"
+        note = f"pooled: each cell is the largest of {patch} x {patch} weights"
         weights = F.max_pool2d(weights[None], patch, ceil_mode=True)[0]
-        seen = F.max_pool2d(seen[None].float(), patch, ceil_mode=True)[0] > 0
+        mask = F.max_pool2d(mask[None].float(), patch, ceil_mode=True)[0] > 0
     return Matrix(
         title=f"head {chosen.head}",
         rows=_labels(trace.pieces(chosen.side), patch),
         columns=_labels(trace.pieces("encoder" if chosen.cross else chosen.side), patch),
-        values=_cells(weights, seen),
+        values=_cells(weights, mask),
         scale="sequential",
-        address="" if told else f"{chosen.head_name}.weights",
-        pooled=told,
+        address="" if note else f"{chosen.head_name}.weights",
+        pooled=note,
     )
 
 
@@ -79,10 +80,10 @@ def _start(chosen: int, count: int) -> int:
     return max(0, min(chosen - 2 * MOST // 3, count - MOST))
 
 
-def _cells(values: Tensor, seen: Tensor) -> tuple[tuple[float | None, ...], ...]:
+def _cells(values: Tensor, mask: Tensor) -> tuple[tuple[float | None, ...], ...]:
     return tuple(
-        tuple(value if shown else None for value, shown in zip(row, shows, strict=True))
-        for row, shows in zip(to_list(values), to_list(seen), strict=True)
+        tuple(value if is_visible else None for value, is_visible in zip(row, shows, strict=True))
+        for row, shows in zip(to_list(values), to_list(mask), strict=True)
     )
 
 

@@ -32,8 +32,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     chosen = settled(trace, place)
     stack = trace.passed(chosen.side).stack
     block = stack.blocks[chosen.layer]
-    both = isinstance(getattr(block, "attention_norm", None), Sandwich)
-    name = "attention_norm.before" if both else "attention_norm"
+    is_sandwich = isinstance(getattr(block, "attention_norm", None), Sandwich)
+    name = "attention_norm.before" if is_sandwich else "attention_norm"
     address = f"{chosen.layer_name}.{name}"
     module = trace.model.get_submodule(f"{chosen.side}.blocks.{chosen.layer}.{name}")
     receipt = norm_receipt(
@@ -60,20 +60,20 @@ def build(trace: Trace, place: Place) -> Chapter:
         receipts=() if receipt is None else (receipt,),
         notes=(
             *(() if leak is None else (leak,)),
-            f"others: {', '.join(_others(trace, chosen, address))}",
+            f"others: {', '.join(_list_other_norms(trace, chosen, address))}",
         ),
     )
 
 
 def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]:
-    before = trace[at(f"{address}.in", chosen.token)].double()
-    after = trace[at(address, chosen.token)].double()
-    shown = min(_FEATURES, len(before))
+    inputs = trace[at(f"{address}.in", chosen.token)].double()
+    outputs = trace[at(address, chosen.token)].double()
+    n_shown = min(_FEATURES, len(inputs))
     rows = [
         (name, float(x.mean()), float(x.var(correction=0)), math.sqrt(float((x * x).mean())))
-        for name, x in (("before", before), ("after", after))
+        for name, x in (("before", inputs), ("after", outputs))
     ]
-    cut = f": the first {shown} of {len(before)}" if shown < len(before) else ""
+    cut = f": the first {n_shown} of {len(inputs)}" if n_shown < len(inputs) else ""
     return (
         Table(
             title="over the features of this token",
@@ -83,19 +83,22 @@ def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]
         Lines(
             title=f"features before and after{cut}",
             names=("before", "after"),
-            x=tuple(map(float, range(shown))),
-            series=tuple(tuple(to_list(x[:shown])) for x in (before, after)),
+            x=tuple(map(float, range(n_shown))),
+            series=tuple(tuple(to_list(x[:n_shown])) for x in (inputs, outputs)),
             x_unit="feature",
         ),
     )
 
 
-def _others(trace: Trace, chosen: Chosen, address: str) -> list[str]:
+def _list_other_norms(trace: Trace, chosen: Chosen, address: str) -> list[str]:
     """The addresses of the layer's other norms, and of the last."""
-    here = f"{chosen.layer_name}."
-    found = [
+    prefix = f"{chosen.layer_name}."
+    names = [
         name
         for name in trace.addresses()
-        if name.startswith(here) and "norm" in name and not name.endswith(".in") and name != address
+        if name.startswith(prefix)
+        and "norm" in name
+        and not name.endswith(".in")
+        and name != address
     ]
-    return [*found, "final_norm"]
+    return [*names, "final_norm"]

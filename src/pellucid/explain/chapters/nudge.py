@@ -19,7 +19,7 @@ from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
 _EACH_WAY = 4
-_MOST = 8
+_N_LARGEST = 8
 
 
 def build(trace: Trace, place: Place) -> Chapter:
@@ -29,17 +29,17 @@ def build(trace: Trace, place: Place) -> Chapter:
         return nothing("nudge", why)
     weight, chosen = weight_at(trace, place), settled(trace, place)
     gradient, step = float(trace[weight.at(".grad")]), nudging.step_of(trace, weight)
-    below, here, above = nudging.losses(trace, weight, (-step, 0.0, step))
+    below, unmoved, above = nudging.losses(trace, weight, (-step, 0.0, step))
     receipts: list[Receipt] = [nudge_receipt(trace, weight, below, above, step)]
     local = weight_gradient_receipt(trace, chosen, weight)
     if local is not None:
         receipts.append(local)
     pictures: list[Picture] = [
-        _table(trace, weight, (below, here, above), (gradient, step)),
+        _table(trace, weight, (below, unmoved, above), (gradient, step)),
         _largest(trace, weight),
     ]
     if not is_large(trace):
-        pictures.insert(1, _along(trace, weight, here, gradient))
+        pictures.insert(1, _along(trace, weight, unmoved, gradient))
     digits = str(nudging.precision(trace)).removeprefix("torch.")
     return Chapter(
         id="nudge",
@@ -61,13 +61,15 @@ def build(trace: Trace, place: Place) -> Chapter:
 def _table(
     trace: Trace,
     weight: ChosenWeight,
-    found: tuple[float, float, float],
+    losses: tuple[float, float, float],
     slope: tuple[float, float],
 ) -> Table:
     w, (gradient, step) = float(trace[weight.at()]), slope
     rows: list[tuple[str | float | int, ...]] = []
-    for name, move, loss in zip(("w - h", "w", "w + h"), (-step, 0.0, step), found, strict=True):
-        rows.append((name, f"{w + move:.9f}", f"{loss:.12f}", f"{found[1] + gradient * move:.12f}"))
+    for name, move, loss in zip(("w - h", "w", "w + h"), (-step, 0.0, step), losses, strict=True):
+        rows.append(
+            (name, f"{w + move:.9f}", f"{loss:.12f}", f"{losses[1] + gradient * move:.12f}")
+        )
     return Table(
         title=f"{weight.at()}, moved by {step:.9g}",
         columns=("", "weight", "loss, measured", "loss by the gradient"),
@@ -75,11 +77,11 @@ def _table(
     )
 
 
-def _along(trace: Trace, weight: ChosenWeight, here: float, gradient: float) -> Lines:
+def _along(trace: Trace, weight: ChosenWeight, unmoved_loss: float, gradient: float) -> Lines:
     """The loss for larger moves, where it bends away from the straight line."""
     size = float(trace[weight.name].double().square().mean().sqrt())
     moves = [size * 2 * n / _EACH_WAY for n in range(-_EACH_WAY, _EACH_WAY + 1)]
-    changed = [loss - here for loss in nudging.losses(trace, weight, moves)]
+    changed = [loss - unmoved_loss for loss in nudging.losses(trace, weight, moves)]
     return Lines(
         title="what the loss changes by as this weight alone moves, and by its gradient",
         names=("measured", "by the gradient"),
@@ -93,7 +95,7 @@ def _along(trace: Trace, weight: ChosenWeight, here: float, gradient: float) -> 
 def _largest(trace: Trace, weight: ChosenWeight) -> Table:
     """Where in the matrix the gradient is largest: weights worth choosing."""
     gradient, values = trace[f"{weight.name}.grad"], trace[weight.name]
-    order = gradient.abs().flatten().topk(min(_MOST, gradient.numel())).indices
+    order = gradient.abs().flatten().topk(min(_N_LARGEST, gradient.numel())).indices
     rows: list[tuple[str | float | int, ...]] = []
     for place in to_list(torch.stack(torch.unravel_index(order, gradient.shape), -1)):
         at = tuple(place)

@@ -42,61 +42,61 @@ def build(trace: Trace, place: Place) -> Chapter:
             sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
             "another text in each snapshot."
         )
-    found = footage(trace.run, trace.sentence)
-    if found.ids != trace.sentence.ids:
+    film = footage(trace.run, trace.sentence)
+    if film.ids != trace.sentence.ids:
         return _chapter(
             sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
             "not the one that it was filmed with."
         )
-    if len(found.snapshots) < 2:
-        return _chapter(sentence=_how_to(trace, found), notes=found.problems)
+    if len(film.snapshots) < 2:
+        return _chapter(sentence=_how_to(trace, film), notes=film.problems)
     token = mask_or(trace, chosen.token)
-    pictures: list[Picture] = [_film(trace, found, token)]
-    frames = _frames(trace, found, chosen)
+    pictures: list[Picture] = [_film(trace, film, token)]
+    frames = _frames(trace, film, chosen)
     pictures += [] if frames is None else [frames]
-    notes = [*found.problems]
+    notes = [*film.problems]
     if frames is None:
         notes.append(f"layer {chosen.layer} has no map of weights")
     if trace.scales:
         notes.append("the film is of the model as it was trained: no head is scaled in it")
-    if found.made_of.endswith("checkpoints"):
+    if film.made_of.endswith("checkpoints"):
         notes.append(f"for more moments, film it: {_command(trace)}")
     return _chapter(
-        sentence=_story(trace, found, token),
+        sentence=_story(trace, film, token),
         notes=tuple(notes),
         pictures=tuple(pictures),
-        receipts=_receipts(trace, found, token),
+        receipts=_receipts(trace, film, token),
     )
 
 
-def _story(trace: Trace, found: Footage, token: int) -> str:
-    first, last = found.snapshots[0], found.snapshots[-1]
-    said = f"{found.made_of[0].upper()}{found.made_of[1:]}, from update {first.step:,} to "
-    said += f"{last.step:,}"
+def _story(trace: Trace, film: Footage, token: int) -> str:
+    first, last = film.snapshots[0], film.snapshots[-1]
+    text = f"{film.made_of[0].upper()}{film.made_of[1:]}, from update {first.step:,} to "
+    text += f"{last.step:,}"
     if first.loss is None or last.loss is None:
-        return f"{said}: what the model expected in this sentence, and where it looked."
+        return f"{text}: what the model expected in this sentence, and where it looked."
     came = min(token, len(trace.ids) - 2)
     word = piece(trace, int(trace.ids[came + 1]))
-    p = [math.exp(-float(each.tensors["surprisal"][came])) for each in (first, last)]
+    p = [math.exp(-float(snapshot.tensors["surprisal"][came])) for snapshot in (first, last)]
     return (
-        f"{said}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
+        f"{text}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
         f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
     )
 
 
-def _how_to(trace: Trace, found: Footage) -> str:
+def _how_to(trace: Trace, film: Footage) -> str:
     assert trace.run is not None
     if is_published(trace.run.folder):
         return (
             "A published model holds no snapshots of its training. Film a run of your own: "
             f"{_command(trace)}."
         )
-    others = filmed(trace.run)
-    listed = ", ".join(map(repr, others[:5]))
-    also = f" It has films of {listed}." if others else ""
-    there = "one readable snapshot" if found.snapshots else "no film of this sentence"
+    sentences = filmed(trace.run)
+    listed = ", ".join(map(repr, sentences[:5]))
+    also = f" It has films of {listed}." if sentences else ""
+    available = "one readable snapshot" if film.snapshots else "no film of this sentence"
     return (
-        f"This run has {there} and fewer than two checkpoints: there is nothing to set side by "
+        f"This run has {available} and fewer than two checkpoints: there is nothing to set side by "
         f"side.{also} To film it from the first update on: {_command(trace)}."
     )
 
@@ -106,30 +106,30 @@ def _command(trace: Trace) -> str:
     return f'pellucid train ... --film "{text if len(text) < 60 else "SENTENCE"}"'
 
 
-def _film(trace: Trace, found: Footage, token: int) -> Film:
-    shots = found.snapshots
+def _film(trace: Trace, film: Footage, token: int) -> Film:
+    shots = film.snapshots
     pieces = trace.pieces(trace.side)
     names: tuple[str, ...] = ()
     curves: tuple[tuple[float, ...], ...] = ()
-    chosen, losses = None, tuple(each.loss for each in shots if each.loss is not None)
+    chosen, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
     if losses:
         came = min(token, len(trace.ids) - 2)
         first = max(0, min(came - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
         places = range(first, min(first + _CURVES, len(trace.ids) - 1))
         names = tuple(pieces[place + 1] for place in places)
-        p = [to_list((-each.tensors["surprisal"].double()).exp()) for each in shots]
-        curves = tuple(tuple(each[place] for each in p) for place in places)
+        p = [to_list((-shot.tensors["surprisal"].double()).exp()) for shot in shots]
+        curves = tuple(tuple(curve[place] for curve in p) for place in places)
         chosen = came - first
     layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
     return Film(
         title=f"behind {pieces[token]!r} ({token})",
-        steps=tuple(each.step for each in shots),
+        steps=tuple(shot.step for shot in shots),
         names=names,
         curves=curves,
         chosen=chosen,
         losses=losses,
         layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
-        rungs=tuple(tuple(_rung(trace, each, n, token) for n in layers) for each in shots),
+        rungs=tuple(tuple(_rung(trace, shot, n, token) for n in layers) for shot in shots),
     )
 
 
@@ -155,30 +155,30 @@ def _rung(
     return word, float(tensors["shares"][layer, token, 0]), target, norm
 
 
-def _frames(trace: Trace, found: Footage, chosen: Chosen) -> Frames | None:
+def _frames(trace: Trace, film: Footage, chosen: Chosen) -> Frames | None:
     name = f"{letter_of(chosen.side)}{chosen.layer}.weights"
-    shots = found.snapshots
+    shots = film.snapshots
     if name not in shots[0].tensors or chosen.cross:
         return None
-    maps = [each.tensors[name][chosen.head] for each in shots]
-    made = [pooled(each[None], math.isqrt(_BYTES // len(shots))) for each in maps]
+    maps = [shot.tensors[name][chosen.head] for shot in shots]
+    pooled_maps = [pooled(shades[None], math.isqrt(_BYTES // len(shots))) for shades in maps]
     pieces = trace.pieces(chosen.side)
-    patch = max(1, -(-len(pieces) // SIDE)) * made[0][1]
+    patch = max(1, -(-len(pieces) // SIDE)) * pooled_maps[0][1]
     return Frames(
         title=f"weights of {chosen.head_name}: queries down, keys across",
-        steps=tuple(each.step for each in shots),
+        steps=tuple(shot.step for shot in shots),
         rows=pieces[::patch],
         columns=pieces[::patch],
-        frames=tuple(tuple(map(tuple, to_list(each[0]))) for each, _ in made),
+        frames=tuple(tuple(map(tuple, to_list(frame[0]))) for frame, _ in pooled_maps),
         pooled="" if patch == 1 else f"pooled: each cell is the largest of {patch} x {patch}",
         patch=patch,
     )
 
 
-def _receipts(trace: Trace, found: Footage, token: int) -> tuple[Receipt, ...]:
+def _receipts(trace: Trace, film: Footage, token: int) -> tuple[Receipt, ...]:
     """The film against the weights that are open, where they are of the same update."""
     assert trace.run is not None
-    now = [s for s in found.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
-    if not now or trace.scales or "surprisal" not in now[0].tensors:
+    current = [s for s in film.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
+    if not current or trace.scales or "surprisal" not in current[0].tensors:
         return ()
-    return (film_receipt(trace, now[0], min(token, len(trace.ids) - 2)),)
+    return (film_receipt(trace, current[0], min(token, len(trace.ids) - 2)),)

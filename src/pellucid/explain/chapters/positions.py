@@ -66,7 +66,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         title="Positions",
         sentence=sentence,
         pictures=tuple(pictures),
-        receipts=tuple(each for each in receipts if each is not None),
+        receipts=tuple(receipt for receipt in receipts if receipt is not None),
         notes=tuple(notes),
     )
 
@@ -74,14 +74,14 @@ def build(trace: Trace, place: Place) -> Chapter:
 def _added(trace: Trace, chosen: Chosen) -> _Parts:
     learnt = isinstance(trace.passed(chosen.side).positions, Learned)
     added = trace[at(f"{start_of(trace, chosen.side)}positions", chosen.token)]
-    shown = min(_FEATURES, len(added))
+    n_shown = min(_FEATURES, len(added))
     sentence = f"A vector for place {chosen.token} is added to the embedding: " + (
         "it was learnt, one for each place." if learnt else "sines and cosines, not learnt."
     )
     picture = Bars(
-        title=f"what place {chosen.token} adds: the first {shown} of {len(added)} features",
-        names=tuple(map(str, range(shown))),
-        values=tuple(to_list(added[:shown].float())),
+        title=f"what place {chosen.token} adds: the first {n_shown} of {len(added)} features",
+        names=tuple(map(str, range(n_shown))),
+        values=tuple(to_list(added[:n_shown].float())),
     )
     return sentence, [picture], [position_receipt(trace, chosen)]
 
@@ -93,12 +93,12 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     half = scheme.n_rotated // 2
     look = chosen.look(trace)
     assert look.q_plain is not None
-    before, after = look.q_plain[0, chosen.head, chosen.token], look.q[0, chosen.head, chosen.token]
+    plain, turned = look.q_plain[0, chosen.head, chosen.token], look.q[0, chosen.head, chosen.token]
     rows: list[tuple[str | float | int, ...]] = []
     for pair in range(min(half, _PAIRS)):
         i, j = (pair, pair + half) if scheme.pairing == "half_split" else (2 * pair, 2 * pair + 1)
         angle = math.degrees(math.atan2(float(sin[i]), float(cos[i])))
-        pairs = (float(before[i]), float(before[j]), angle, float(after[i]), float(after[j]))
+        pairs = (float(plain[i]), float(plain[j]), angle, float(turned[i]), float(turned[j]))
         rows.append((f"{i}, {j}", *pairs))
     title = f"pairs of the query of {chosen.head_name}" + (
         f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
@@ -113,7 +113,7 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
         f"grows with the place (here {chosen.token}), so that their product depends on the "
         "distance."
     )
-    receipts = [rotation_receipt(trace, chosen, which) for which in ("q", "k")]
+    receipts = [rotation_receipt(trace, chosen, vector) for vector in ("q", "k")]
     return sentence, [picture], [*receipts]
 
 
@@ -132,12 +132,12 @@ def _biased(trace: Trace, chosen: Chosen) -> _Parts:
         x_unit="key's place minus query's",
     )
     kind = type(trace.passed(chosen.side).positions).__name__
-    how = {
+    rule = {
         "ALiBi": "a penalty that grows with the distance, each head at its own slope",
         "BucketedBias": "a learnt number for each head and range of distances",
         "ShawRelative": "the query's product with a learnt vector for each distance",
     }[kind]
-    sentence = f"No vector is told its place: to the score of a query and a key is added {how}."
+    sentence = f"No vector is told its place: to the score of a query and a key is added {rule}."
     if look.positions.adds_values:
         sentence += " To each value is added a learnt vector for its distance, too."
     return sentence, [picture], [score_receipt(trace, chosen)]

@@ -20,9 +20,9 @@ from pellucid.explain.tracing import Trace
 from pellucid.maths.sampling import keep_top_k, keep_top_p
 from pellucid.typed import to_list
 
-_MOST = 10
+_MAX_WORDS = 10
 #: Ways of drawing that are shown beside each other: temperature, top-k, top-p.
-_WAYS: tuple[tuple[float, int | None, float | None], ...] = (
+_SETTINGS: tuple[tuple[float, int | None, float | None], ...] = (
     (1.0, None, None),
     (0.7, None, None),
     (1.5, None, None),
@@ -41,9 +41,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     token = mask_or(trace, chosen.token) if chosen.side == trace.side else len(trace.ids) - 1
     logits = trace.logits_at(token)
     shares = shares_at(trace, token)
-    values, words = shares.topk(min(_MOST, len(shares)))
+    values, words = shares.topk(min(_MAX_WORDS, len(shares)))
     best: list[int] = to_list(words)
-    said = trace.pieces(trace.side)[token]
+    token_text = trace.pieces(trace.side)[token]
     came = _came(trace, token)
     receipts: list[Receipt] = []
     for word in dict.fromkeys((best[0], *came)):
@@ -54,8 +54,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=12,
         part="forward",
         title="Probabilities",
-        sentence=f"{where.capitalize()} {said!r} ({token}) each of {len(shares):,} words of the "
-        f"vocabulary has a logit; softmax makes shares of them. The likeliest is "
+        sentence=f"{where.capitalize()} {token_text!r} ({token}) each of {len(shares):,} words of "
+        f"the vocabulary has a logit; softmax makes shares of them. The likeliest is "
         f"{piece(trace, best[0])} with {float(shares[best[0]]):.3f}.",
         pictures=(
             Bars(
@@ -88,22 +88,24 @@ def drawn_from(
 ) -> tuple[Tensor, float]:
     """The distribution a token is drawn from, in float64, and the mass that was cut off."""
     wide = (logits.double() - logits.double().max()) / temperature
-    kept = wide if top_k is None else keep_top_k(wide, top_k)
-    kept = kept if top_p is None else keep_top_p(kept, top_p)
-    cut = torch.softmax(wide, dim=-1)[torch.isinf(kept)].sum()
-    return torch.softmax(kept, dim=-1), float(cut)
+    filtered = wide if top_k is None else keep_top_k(wide, top_k)
+    filtered = filtered if top_p is None else keep_top_p(filtered, top_p)
+    cut = torch.softmax(wide, dim=-1)[torch.isinf(filtered)].sum()
+    return torch.softmax(filtered, dim=-1), float(cut)
 
 
 def _drawing(trace: Trace, logits: Tensor, best: int) -> Table:
     rows: list[tuple[str | float | int, ...]] = []
-    for temperature, top_k, top_p in _WAYS:
+    for temperature, top_k, top_p in _SETTINGS:
         if top_k is not None and top_k >= len(logits):
             continue
         shares, cut = drawn_from(logits, temperature, top_k, top_p)
         entropy = float(-torch.xlogy(shares, shares).sum())
-        said = ("-" if top_k is None else top_k, "-" if top_p is None else top_p)
-        there = int((shares > 0).sum())
-        rows.append((temperature, *said, there, cut, float(shares[best]), entropy / math.log(2)))
+        cutoffs = ("-" if top_k is None else top_k, "-" if top_p is None else top_p)
+        n_words = int((shares > 0).sum())
+        rows.append(
+            (temperature, *cutoffs, n_words, cut, float(shares[best]), entropy / math.log(2))
+        )
     return Table(
         title="drawn with a temperature, top-k and top-p",
         columns=(
@@ -120,8 +122,8 @@ def _drawing(trace: Trace, logits: Tensor, best: int) -> Table:
 
 
 def _came(trace: Trace, token: int) -> tuple[int, ...]:
-    there = trace.predicts and token + 1 < len(trace.ids)
-    return (int(trace.ids[token + 1]),) if there else ()
+    has_next = trace.predicts and token + 1 < len(trace.ids)
+    return (int(trace.ids[token + 1]),) if has_next else ()
 
 
 def _classes(trace: Trace) -> Chapter:

@@ -32,8 +32,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         f"{chosen.query(trace)} asks with its query; with its key {read} is found, and with its "
         "value it answers.",
         pictures=tuple(
-            _bars(trace, f"{chosen.head_name}.{what}", chosen.token if what == "q" else token)
-            for what in ("q", "k", "v")
+            _bars(trace, f"{chosen.head_name}.{part}", chosen.token if part == "q" else token)
+            for part in ("q", "k", "v")
         ),
         receipts=tuple(_products(trace, chosen)),
         notes=tuple(_notes(chosen, look.layer, look.n_heads, look.k.shape[1])),
@@ -42,12 +42,12 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 def _bars(trace: Trace, address: str, token: int) -> Bars:
     values = trace[at(address, token)]
-    shown = min(_FEATURES, len(values))
-    cut = f": the first {shown} of {len(values)}" if shown < len(values) else ""
+    n_shown = min(_FEATURES, len(values))
+    cut = f": the first {n_shown} of {len(values)}" if n_shown < len(values) else ""
     return Bars(
         title=f"{at(address, token)}{cut}",
-        names=tuple(map(str, range(shown))),
-        values=tuple(to_list(values[:shown].float())),
+        names=tuple(map(str, range(n_shown))),
+        values=tuple(to_list(values[:n_shown].float())),
     )
 
 
@@ -64,27 +64,27 @@ def _products(trace: Trace, chosen: Chosen) -> list[Receipt]:
             ("value", look.v),
         )
     )
-    found: list[Receipt] = []
+    receipts: list[Receipt] = []
     for name, tensor in parts:
         n_heads, width = tensor.shape[1], tensor.shape[-1]
         head = chosen.head * n_heads // look.n_heads
         feature = head * width + chosen.feature % width
-        made = f"{chosen.layer_name}.{kind}.{name}"
-        if made not in trace.addresses():
+        address = f"{chosen.layer_name}.{kind}.{name}"
+        if address not in trace.addresses():
             raise PellucidError(f"layer {chosen.layer} has no {name} whose rows are known")
-        found.append(
+        receipts.append(
             linear_receipt(
                 trace,
                 layer=f"{chosen.side}.blocks.{chosen.layer}.{kind}.{name}",
                 given=f"{chosen.layer_name}.{kind}.in",
-                made=made,
+                made=address,
                 token=chosen.token,
                 feature=feature,
                 title=f"feature {feature % width} of the {name}, as it is projected",
                 line=_LINES.get((type(look.layer).__name__, name), _TOGETHER),
             )
         )
-    return found
+    return receipts
 
 
 #: The line that projects, by the layer's kind; one for all three where there is no other.

@@ -33,10 +33,10 @@ def build(trace: Trace, place: Place) -> Chapter:
     if chosen.side != trace.side:
         notes.append("no word is read off this stack: its states are read by the other")
     elif why is None:
-        word, how = word_of(trace, chosen.token)
-        picture, taken = _taken_apart(trace, chosen, word, how)
+        word, origin = word_of(trace, chosen.token)
+        picture, contribution_receipt = _taken_apart(trace, chosen, word, origin)
         pictures.append(picture)
-        receipts.append(taken)
+        receipts.append(contribution_receipt)
         notes += [
             "direct contributions"
             + (
@@ -50,11 +50,12 @@ def build(trace: Trace, place: Place) -> Chapter:
     else:
         notes.append(f"contributions do not add up to a logit here: {why}")
     receipts += [
-        residual_receipt(trace, chosen, each) for each in sums(trace, chosen.side, chosen.layer)
+        residual_receipt(trace, chosen, stream_sum)
+        for stream_sum in sums(trace, chosen.side, chosen.layer)
     ]
-    told = why_not(trace, chosen.side)
-    if told is not None and why != told:
-        notes.append(f"there is no plain sum to show: {told}")
+    no_sum_reason = why_not(trace, chosen.side)
+    if no_sum_reason is not None and why != no_sum_reason:
+        notes.append(f"there is no plain sum to show: {no_sum_reason}")
     pictures.append(_steps(trace, chosen))
     return Chapter(
         id="residual",
@@ -63,7 +64,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         title="Residual stream",
         sentence=f"Each layer reads the stream of {chosen.query(trace)} and adds to it: nothing "
         "else carries what a token is from the first layer to the last."
-        if told is None
+        if no_sum_reason is None
         else f"What {chosen.query(trace)} is goes from layer to layer, and not by plain sums.",
         pictures=tuple(pictures),
         receipts=tuple(receipts),
@@ -71,36 +72,38 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _taken_apart(trace: Trace, chosen: Chosen, word: int, how: str) -> tuple[Bars, Receipt]:
-    found = contributions(trace, chosen.token, word)
+def _taken_apart(trace: Trace, chosen: Chosen, word: int, origin: str) -> tuple[Bars, Receipt]:
+    logit_parts = contributions(trace, chosen.token, word)
     cap = trace.model.soft_cap
     bars = Bars(
-        title=f"what each part adds to the logit of {piece(trace, word)}, {how}",
-        names=found.names,
-        values=found.values,
+        title=f"what each part adds to the logit of {piece(trace, word)}, {origin}",
+        names=logit_parts.names,
+        values=logit_parts.values,
         unit="logit",
     )
-    parts = row(torch.tensor(found.values, dtype=torch.float64), "contributions")
-    made = apply("sum", parts)
+    parts = row(torch.tensor(logit_parts.values, dtype=torch.float64), "contributions")
+    expression = apply("sum", parts)
     if cap is not None:
         from pellucid.explain.receipts.making import constant
 
         limit = constant(cap, "cap")
-        made = apply("mul", limit, apply("tanh", apply("div", made, limit)))
+        expression = apply("mul", limit, apply("tanh", apply("div", expression, limit)))
     return bars, receipt(
         trace,
         title=f"the contributions together, and the logit of {piece(trace, word)}",
         formula="Σ contributions" if cap is None else "cap × tanh(Σ contributions / cap)",
-        expression=made,
+        expression=expression,
         address=at("logits", chosen.token, word),
-        source=source_of(contributions, "found = ["),
+        source=source_of(contributions, "terms = ["),
     )
 
 
 def _steps(trace: Trace, chosen: Chosen) -> Lines:
     """How far each layer turns the stream, and how long it is."""
     states = [state[0, chosen.token].double() for state in trace.passed(chosen.side).states]
-    turns = [float(F.cosine_similarity(one, other, dim=0)) for one, other in pairwise(states)]
+    turns = [
+        float(F.cosine_similarity(earlier, later, dim=0)) for earlier, later in pairwise(states)
+    ]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
     return Lines(
         title="the stream after each layer: cosine with the one before, and its length",

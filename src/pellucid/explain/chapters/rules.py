@@ -34,16 +34,20 @@ def build(trace: Trace, place: Place) -> Chapter:
     why = no_loss(trace)
     if why is not None:
         return nothing("rules", why)
-    kept = why_no_rules(trace, chosen)
+    no_rules_reason = why_no_rules(trace, chosen)
     pictures: tuple[Picture, ...] = ()
-    found: list[Receipt | None] = []
-    if kept is None:
+    local_rules: list[Receipt | None] = []
+    if no_rules_reason is None:
         pictures = (_jacobian(trace, chosen), _scores(trace, chosen))
-        found = [sum_rule(trace, chosen), softmax_rule(trace, chosen), query_rule(trace, chosen)]
+        local_rules = [
+            sum_rule(trace, chosen),
+            softmax_rule(trace, chosen),
+            query_rule(trace, chosen),
+        ]
     block = trace.passed(chosen.side).stack.blocks[chosen.layer]
     kind = "cross_attention_norm" if chosen.cross else "attention_norm"
-    both = isinstance(getattr(block, kind), Sandwich)
-    norm = norm_rule(trace, chosen, f"{kind}.before" if both else kind)
+    is_sandwich = isinstance(getattr(block, kind), Sandwich)
+    norm = norm_rule(trace, chosen, f"{kind}.before" if is_sandwich else kind)
     return Chapter(
         id="rules",
         number=17,
@@ -53,13 +57,13 @@ def build(trace: Trace, place: Place) -> Chapter:
         + (
             f" A softmax gives a score of {chosen.query(trace)} its share of what arrives beyond "
             "the mean: what all keys would gain alike is no reason to look elsewhere."
-            if kept is None
+            if no_rules_reason is None
             else ""
         ),
         pictures=pictures,
-        receipts=tuple(each for each in (*found, norm) if each is not None),
+        receipts=tuple(rule for rule in (*local_rules, norm) if rule is not None),
         notes=(
-            *((kept,) if kept is not None else ()),
+            *((no_rules_reason,) if no_rules_reason is not None else ()),
             "the norm of this layer is of another kind: its rule is not shown"
             if norm is None
             else "but for its eps, a norm passes nothing on along the features themselves, nor "
@@ -79,12 +83,12 @@ def _jacobian(trace: Trace, chosen: Chosen) -> Matrix:
     scores, mask = trace[f"{name}.scores"][chosen.token], trace[f"{name}.mask"][chosen.token]
     keys = [key for key in _largest(trace, chosen) if bool(mask[key])]
     whole = scores.double().masked_fill(~mask, -float("inf"))
-    made = cast("Tensor", softmax_jacobian(whole))[keys][:, keys]
+    jacobian = cast("Tensor", softmax_jacobian(whole))[keys][:, keys]
     scoring = chosen.look(trace).scoring
     if scoring is not None and scoring.sinks is not None:
         # a sink takes a part of each share
         w = trace[f"{name}.weights"][chosen.token].double()[keys]
-        made = w.diag() - w[:, None] * w
+        jacobian = w.diag() - w[:, None] * w
     pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
     labels = tuple(pieces[key] for key in keys)
     cut = "" if len(keys) == int(mask.sum()) else f"the {len(keys)} largest of {int(mask.sum())}"
@@ -92,7 +96,7 @@ def _jacobian(trace: Trace, chosen: Chosen) -> Matrix:
         title=f"dw/ds of {chosen.query(trace)} in {name}: w (1 if the same, else 0, less w)",
         rows=labels,
         columns=labels,
-        values=tuple(tuple(row) for row in to_list(made)),
+        values=tuple(tuple(row) for row in to_list(jacobian)),
         scale="diverging",
         address="",
         pooled=cut,

@@ -67,12 +67,12 @@ def _terms(trace: Trace, chosen: Chosen) -> Bars:
     q, k = trace[at(f"{name}.q", chosen.token)], trace[at(f"{name}.k", chosen.other)]
     products = q.double() * k.double()
     order = products.abs().argsort(descending=True, stable=True)[:_TERMS]
-    rest = float(products.sum() - products[order].sum()) if len(products) > _TERMS else None
+    remaining = float(products.sum() - products[order].sum()) if len(products) > _TERMS else None
     return Bars(
         title="products of query and key, the largest first, before scaling",
         names=tuple(f"q{feature} × k{feature}" for feature in to_list(order)),
         values=tuple(to_list(products[order])),
-        rest=rest,
+        rest=remaining,
     )
 
 

@@ -26,15 +26,16 @@ def build(trace: Trace, place: Place) -> Chapter:
     order = weights.argsort(descending=True, stable=True)[:_KEYS]
     pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
     keys: list[int] = to_list(order)
-    rest = float(weights.sum() - weights[order].sum()) if len(weights) > _KEYS else None
-    most = keys[0]
+    remaining_share = float(weights.sum() - weights[order].sum()) if len(weights) > _KEYS else None
+    top_key = keys[0]
     return Chapter(
         id="softmax",
         number=7,
         part="forward",
         title="Softmax",
-        sentence=f"{chosen.query(trace)} looks most at {pieces[most]!r} ({most}), with a share of "
-        f"{float(weights[most]):.3f}; what the head finds is the values of all keys, so weighed.",
+        sentence=f"{chosen.query(trace)} looks most at {pieces[top_key]!r} ({top_key}), with a "
+        f"share of {float(weights[top_key]):.3f}; what the head finds is the values of all keys, "
+        "so weighed.",
         pictures=(
             head_map(trace, chosen, "weights", "sequential"),
             Bars(
@@ -42,7 +43,7 @@ def build(trace: Trace, place: Place) -> Chapter:
                 names=tuple(f"{pieces[key]!r} ({key})" for key in keys),
                 values=tuple(to_list(weights[order])),
                 unit="share",
-                rest=rest,
+                rest=remaining_share,
             ),
         ),
         receipts=(
@@ -58,10 +59,10 @@ def _notes(trace: Trace, look: Look, chosen: Chosen) -> list[str]:
     notes: list[str] = []
     if chosen.as_head() in trace.scales:
         by = trace.scales[chosen.as_head()]
-        how = (
+        scaling = (
             "replaced by their mean over the sentence" if by == "mean" else f"multiplied by {by:g}"
         )
-        notes.append(f"what this head found is {how}")
+        notes.append(f"what this head found is {scaling}")
     if look.positions.adds_values:
         notes.append("positions add a vector of their own to each value")
     scoring = look.scoring

@@ -29,13 +29,13 @@ def build(trace: Trace, place: Place) -> Chapter:
     else:
         notes.append("there is no tokenizer here: the pieces are the ids themselves")
     if len(trace.sides) == 2:
-        other = "encoder" if chosen.side == "decoder" else "decoder"
-        told = trace.pieces(other)
+        other_side = "encoder" if chosen.side == "decoder" else "decoder"
+        other_pieces = trace.pieces(other_side)
         pictures.append(
             Tokens(
-                title=f"what the {other} reads",
-                pieces=told,
-                ids=tuple(int(token) for token in trace.passed(other).ids[0]),
+                title=f"what the {other_side} reads",
+                pieces=other_pieces,
+                ids=tuple(int(token) for token in trace.passed(other_side).ids[0]),
             )
         )
     return Chapter(
@@ -55,7 +55,7 @@ def _merges(tokenizer: Tokenizer, text: str, token: int, pieces: tuple[str, ...]
     words = replay(tokenizer, text)
     word = _word_of(words, token - _in_front(tokenizer, text, len(pieces)))
     if word is None or not word.steps:
-        word = next((each for each in words if each.steps), None)
+        word = next((candidate for candidate in words if candidate.steps), None)
     if word is None:
         return []
     start = (" ".join(word.symbols), "", "single symbols")
@@ -63,10 +63,14 @@ def _merges(tokenizer: Tokenizer, text: str, token: int, pieces: tuple[str, ...]
         (" ".join(step.symbols), step.rank, f"{step.pair[0]} + {step.pair[1]}")
         for step in word.steps
     ]
-    shown = steps if len(steps) <= _MOST_STEPS else steps[: _MOST_STEPS - 1] + steps[-1:]
-    cut = "" if len(shown) == len(steps) else f" ({len(steps) - len(shown)} merges left out)"
+    shown_steps = steps if len(steps) <= _MOST_STEPS else steps[: _MOST_STEPS - 1] + steps[-1:]
+    cut = (
+        ""
+        if len(shown_steps) == len(steps)
+        else f" ({len(steps) - len(shown_steps)} merges left out)"
+    )
     title = f"merges of {''.join(word.symbols)!r}, replayed{cut}; rank 0 was learnt first"
-    return [Table(title=title, columns=("word", "rank", "merged"), rows=(start, *shown))]
+    return [Table(title=title, columns=("word", "rank", "merged"), rows=(start, *shown_steps))]
 
 
 def _in_front(tokenizer: Tokenizer, text: str, n_tokens: int) -> int:

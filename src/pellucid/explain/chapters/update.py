@@ -39,33 +39,44 @@ def build(trace: Trace, place: Place) -> Chapter:
     if why is not None:
         return nothing("update", why)
     weight, chosen = weight_at(trace, place), settled(trace, place)
-    how = updating.settings(trace, weight.name)
-    before, after = float(trace[weight.at()]), float(trace[weight.at(".next")])
-    way = "up" if after > before else "down" if after < before else "nowhere"
-    told = f"moves {weight.at()} {way}, from {_apart(before, after)} to {_apart(after, before)}"
+    settings = updating.settings(trace, weight.name)
+    old_weight, new_weight = float(trace[weight.at()]), float(trace[weight.at(".next")])
+    trend = "up" if new_weight > old_weight else "down" if new_weight < old_weight else "nowhere"
+    ends = _apart(old_weight, new_weight), _apart(new_weight, old_weight)
+    move_text = f"moves {weight.at()} {trend}, from {ends[0]} to {ends[1]}"
     pictures: tuple[Picture, ...]
     receipts: list[Receipt | None] = [weight_gradient_receipt(trace, chosen, weight)]
-    rate = f"the learning rate {how.learning_rate:.9g}"
-    match how.kind:
+    rate = f"the learning rate {settings.learning_rate:.9g}"
+    match settings.kind:
         case "AdamW":
             sentence = (
-                f"AdamW {told}: not by the gradient itself, but by its running mean over the root "
-                f"of its running mean square, times {rate}."
+                f"AdamW {move_text}: not by the gradient itself, but by its running mean over the "
+                f"root of its running mean square, times {rate}."
             )
-            pictures = (_table(trace, weight, how), _bars(how, before, _along(trace, weight, how)))
-            receipts += [*moment_receipts(trace, weight, how), next_receipt(trace, weight, how)]
+            pictures = (
+                _table(trace, weight, settings),
+                _bars(settings, old_weight, _along(trace, weight, settings)),
+            )
+            receipts += [
+                *moment_receipts(trace, weight, settings),
+                next_receipt(trace, weight, settings),
+            ]
         case "Muon":
             sentence = (
-                f"Muon {told}: it takes the whole matrix of momentum, pushes its singular values "
-                f"towards one, and moves along that by {rate}. {_singular_values(trace, weight)} "
+                f"Muon {move_text}: it takes the whole matrix of momentum, pushes its singular "
+                f"values towards one, and moves along that by {rate}. "
+                f"{_singular_values(trace, weight)} "
                 "Embeddings, gains and biases of this run are AdamW's."
             )
             rows, columns = trace[weight.name].shape
             along = float(trace[weight.at(".direction")]) * max(1.0, rows / columns) ** 0.5
-            pictures = (_muon_table(trace, weight, how), _bars(how, before, along))
-            receipts += [momentum_receipt(trace, weight, how), muon_receipt(trace, weight, how)]
+            pictures = (_muon_table(trace, weight, settings), _bars(settings, old_weight, along))
+            receipts += [
+                momentum_receipt(trace, weight, settings),
+                muon_receipt(trace, weight, settings),
+            ]
         case "other":
-            sentence = f"The optimiser of this run {told}, with {rate}."
+            sentence = f"The optimiser of this run {move_text}, with {rate}."
             pictures = (_plain_table(trace, weight),)
     return Chapter(
         id="update",
@@ -74,15 +85,15 @@ def build(trace: Trace, place: Place) -> Chapter:
         title="Update",
         sentence=sentence,
         pictures=pictures,
-        receipts=tuple(each for each in receipts if each is not None),
-        notes=tuple(_notes(trace, how)),
+        receipts=tuple(receipt for receipt in receipts if receipt is not None),
+        notes=tuple(_notes(trace, settings)),
     )
 
 
-def _apart(x: float, other: float) -> str:
+def _apart(x: float, reference: float) -> str:
     """A number in as many digits as tell it from the other one, and no fewer than six."""
-    texts = ((f"{x:.{n}g}", f"{other:.{n}g}") for n in range(6, 18))
-    return next((own for own, theirs in texts if own != theirs), f"{x:.6g}")
+    texts = ((f"{x:.{n}g}", f"{reference:.{n}g}") for n in range(6, 18))
+    return next((text for text, reference_text in texts if text != reference_text), f"{x:.6g}")
 
 
 def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
@@ -96,15 +107,18 @@ def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
     )
 
 
-def _along(trace: Trace, weight: ChosenWeight, how: Settings) -> float:
-    return value(direction(trace, weight, how))
+def _along(trace: Trace, weight: ChosenWeight, settings: Settings) -> float:
+    return value(direction(trace, weight, settings))
 
 
-def _bars(how: Settings, before: float, along: float) -> Bars:
+def _bars(settings: Settings, old_weight: float, along: float) -> Bars:
     return Bars(
         title="what the weight is changed by",
         names=("the step", "weight decay"),
-        values=(-how.learning_rate * along, -how.learning_rate * how.weight_decay * before),
+        values=(
+            -settings.learning_rate * along,
+            -settings.learning_rate * settings.weight_decay * old_weight,
+        ),
         unit="change",
     )
 
@@ -118,55 +132,59 @@ def _plain_table(trace: Trace, weight: ChosenWeight) -> Table:
     )
 
 
-def _muon_table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
-    divided = updating.divisor(trace, how)
+def _muon_table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
+    divided = updating.divisor(trace, settings)
     gradient = float(trace[weight.at(".grad")])
     m = float(trace[weight.at(".m")])
     rows: list[tuple[str, float, str]] = [
         ("w before", float(trace[weight.at()]), ""),
         ("g", gradient, "the gradient"),
-        ("m before", 0.0 if how.m is None else float(how.m[weight.index]), ""),
-        ("m", m, f"{how.beta1:g} m + g"),
-        ("look-ahead", gradient / divided + how.beta1 * m, f"g + {how.beta1:g} m"),
+        ("m before", 0.0 if settings.m is None else float(settings.m[weight.index]), ""),
+        ("m", m, f"{settings.beta1:g} m + g"),
+        ("look-ahead", gradient / divided + settings.beta1 * m, f"g + {settings.beta1:g} m"),
         ("d", float(trace[weight.at(".direction")]), "of the whole matrix, orthogonalised"),
-        ("decay", how.weight_decay * float(trace[weight.at()]), f"{how.weight_decay:g} × w"),
+        (
+            "decay",
+            settings.weight_decay * float(trace[weight.at()]),
+            f"{settings.weight_decay:g} × w",
+        ),
         ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + √max(1, rows/columns) d)"),
     ]
     if divided != 1.0:
         rows.insert(2, ("g, clipped", gradient / divided, f"divided by {divided:.9g}"))
-    return _steps("Muon", weight, how, rows)
+    return _steps("Muon", weight, settings, rows)
 
 
-def _table(trace: Trace, weight: ChosenWeight, how: Settings) -> Table:
+def _table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
     m, v = (float(trace[weight.at(f".{part}")]) for part in ("m", "v"))
     gradient, w = float(trace[weight.at(".grad")]), float(trace[weight.at()])
-    divisor = updating.divisor(trace, how)
-    were = [0.0 if x is None else float(x[weight.index]) for x in (how.m, how.v)]
-    corrected_m = m / value(correction(how.beta1, how.step))
-    corrected_v = v / value(correction(how.beta2, how.step))
+    divisor = updating.divisor(trace, settings)
+    were = [0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)]
+    corrected_m = m / value(correction(settings.beta1, settings.step))
+    corrected_v = v / value(correction(settings.beta2, settings.step))
     rows: list[tuple[str, float, str]] = [
         ("w before", w, ""),
         ("g", gradient, "the gradient"),
         ("g, clipped", gradient / divisor, f"divided by {divisor:.9g}"),
         ("m before", were[0], ""),
-        ("m", m, f"{how.beta1:g} m + {1 - how.beta1:.9g} g"),
+        ("m", m, f"{settings.beta1:g} m + {1 - settings.beta1:.9g} g"),
         ("v before", were[1], ""),
-        ("v", v, f"{how.beta2:g} v + {1 - how.beta2:.9g} g²"),
-        ("m, corrected", corrected_m, f"m / (1 - {how.beta1:g}^{how.step})"),
-        ("v, corrected", corrected_v, f"v / (1 - {how.beta2:g}^{how.step})"),
-        ("direction", value(direction(trace, weight, how)), "corrected m / (√ v + eps)"),
-        ("decay", how.weight_decay * w, f"{how.weight_decay:g} × w"),
+        ("v", v, f"{settings.beta2:g} v + {1 - settings.beta2:.9g} g²"),
+        ("m, corrected", corrected_m, f"m / (1 - {settings.beta1:g}^{settings.step})"),
+        ("v, corrected", corrected_v, f"v / (1 - {settings.beta2:g}^{settings.step})"),
+        ("direction", value(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
+        ("decay", settings.weight_decay * w, f"{settings.weight_decay:g} × w"),
         ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + direction)"),
     ]
-    return _steps("AdamW", weight, how, rows if divisor != 1.0 else rows[:2] + rows[3:])
+    return _steps("AdamW", weight, settings, rows if divisor != 1.0 else rows[:2] + rows[3:])
 
 
 def _steps(
-    name: str, weight: ChosenWeight, how: Settings, rows: Sequence[tuple[str, float, str]]
+    name: str, weight: ChosenWeight, settings: Settings, rows: Sequence[tuple[str, float, str]]
 ) -> Table:
-    rate = f"learning rate {how.learning_rate:.9g}"
+    rate = f"learning rate {settings.learning_rate:.9g}"
     return Table(
-        title=f"step {how.step:,} of {name} on {weight.at()}, {rate}",
+        title=f"step {settings.step:,} of {name} on {weight.at()}, {rate}",
         columns=("", "number", "how"),
         rows=tuple((row, _exact(number), text) for row, number, text in rows),
     )
@@ -177,21 +195,25 @@ def _exact(x: float) -> str:
     return f"{x:.9g}"
 
 
-def _notes(trace: Trace, how: Settings) -> list[str]:
-    notes = [how.told, "the batch of this step is this one sentence; a training averages many"]
-    if how.kind == "AdamW" and how.step == 1:
+def _notes(trace: Trace, settings: Settings) -> list[str]:
+    notes = [settings.told, "the batch of this step is this one sentence; a training averages many"]
+    if settings.kind == "AdamW" and settings.step == 1:
         notes.append(
             "in a first step the corrected m is g and the corrected v is g²: so, but for decay, "
             "the step is the learning rate times the sign of g wherever |g| is far above eps "
-            f"({how.eps:g})"
+            f"({settings.eps:g})"
         )
     notes += updating.left_out(trace)
-    if how.clip_norm is not None:
+    if settings.clip_norm is not None:
         length = trace.backward().norm
-        clipped = length > how.clip_norm
+        clipped = length > settings.clip_norm
         notes.append(
             f"all gradients together have a length of {length:.6g}; the run clips at "
-            f"{how.clip_norm:g}: "
-            + (f"each is divided by {length / how.clip_norm:.6g}" if clipped else "none is changed")
+            f"{settings.clip_norm:g}: "
+            + (
+                f"each is divided by {length / settings.clip_norm:.6g}"
+                if clipped
+                else "none is changed"
+            )
         )
     return notes

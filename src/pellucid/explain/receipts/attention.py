@@ -42,21 +42,21 @@ def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     assert scoring is not None
     q = vector(trace, at(f"{name}.q", chosen.token), "q")
     k = vector(trace, at(f"{name}.k", chosen.other), "k")
-    made: Expression = apply("mul", apply("dot", q, k), constant(scoring.scale, "scale"))
+    expression: Expression = apply("mul", apply("dot", q, k), constant(scoring.scale, "scale"))
     formula = "q · k × scale"
     if scoring.soft_cap is not None:
         cap = constant(scoring.soft_cap, "cap")
-        made = apply("mul", cap, apply("tanh", apply("div", made, cap)))
+        expression = apply("mul", cap, apply("tanh", apply("div", expression, cap)))
         formula = "cap × tanh(q · k × scale / cap)"
     where = at(f"{name}.bias", chosen.token, chosen.other)
     if heads.bias(look, chosen.head) is not None:
-        made = added(made, number(trace, where, "bias"))
+        expression = added(expression, number(trace, where, "bias"))
         formula += " + bias"
     return receipt(
         trace,
         title=f"score of {chosen.pair(trace)}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at(f"{name}.scores", chosen.token, chosen.other),
         source=source_of(scores_of, "* scoring.scale"),
     )
@@ -68,27 +68,27 @@ def weight_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     address = at(f"{name}.weights", chosen.token, chosen.other)
     if isinstance(look.layer, LinearAttention):
         return _share_receipt(trace, chosen, look, address)
-    seen = heads.mask(look)[chosen.token].nonzero().flatten()
+    visible_keys = heads.mask(look)[chosen.token].nonzero().flatten()
     scores = trace[f"{name}.scores"][chosen.token]
     scoring = look.scoring
     sinks = None if scoring is None else scoring.sinks
     sink = None if sinks is None else constant(float(sinks[chosen.head].detach()), "sink")
-    if bool((seen == chosen.other).any()):
+    if bool((visible_keys == chosen.other).any()):
 
         def term(place: int) -> Expression:
-            key = int(seen[place])
+            key = int(visible_keys[place])
             return Number(float(scores[key]), f"s{key}", at(f"{name}.scores", chosen.token, key))
 
-        own = int((seen == chosen.other).nonzero()[0])
-        made = shares(term(own), scores[seen], term, sink)
+        chosen_index = int((visible_keys == chosen.other).nonzero()[0])
+        expression = shares(term(chosen_index), scores[visible_keys], term, sink)
         formula = "exp(s - max) / Σ exp(s - max)" + (", the sink counted" if sink else "")
     else:
-        made, formula = constant(0.0, "masked"), "0: the mask hides this key from the query"
+        expression, formula = constant(0.0, "masked"), "0: the mask hides this key from the query"
     return receipt(
         trace,
         title=f"weight of {chosen.pair(trace)}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=address,
         source=source_of(weights_of, "torch.softmax(scores, dim=-1)"),
     )
@@ -100,31 +100,34 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     feature = chosen.feature % look.out.shape[-1]
     scale = trace.scales.get(chosen.as_head(), 1.0)
     if scale == "mean":
-        every = trace[f"{name}.weights"].double().mean(0)
-        weights = row(every, "w, the mean over queries", f"{name}.weights")
+        mean_weights = trace[f"{name}.weights"].double().mean(0)
+        weights = row(mean_weights, "w, the mean over queries", f"{name}.weights")
     else:
         weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
     values = row(trace[f"{name}.v"][:, feature], f"v[:, {feature}]", f"{name}.v[:, {feature}]")
-    made = product(weights, values)
+    expression = product(weights, values)
     formula = f"w · v[:, {feature}]"
     if look.positions.adds_values:
         moved = _added_by_positions(look, trace[f"{name}.weights"])[:, feature]
         far = moved.mean() if scale == "mean" else moved[chosen.token]
-        made = added(made, constant(float(far), "positions"))
+        expression = added(expression, constant(float(far), "positions"))
         formula += " + what positions add to the values"
     if isinstance(look.layer, NeuralMemory):
         share = number(trace, at(f"{name}.gate", chosen.token), "g")
         memory = number(trace, at(f"{name}.memory", chosen.token, feature), "memory")
-        near = apply("mul", apply("sub", constant(1.0), share), made)
-        made = added(near, apply("mul", share, memory))
+        near = apply("mul", apply("sub", constant(1.0), share), expression)
+        expression = added(near, apply("mul", share, memory))
         formula = f"(1 - g) × ({formula}) + g × memory"
     if scale != "mean" and scale != 1.0:
-        made, formula = apply("mul", made, constant(scale, "ablation")), f"({formula}) × ablation"
+        expression, formula = (
+            apply("mul", expression, constant(scale, "ablation")),
+            f"({formula}) × ablation",
+        )
     return receipt(
         trace,
         title=f"feature {feature} of what head {chosen.head} found for {chosen.query(trace)}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at(f"{name}.out", chosen.token, feature),
         source=_out_source(look),
     )
@@ -152,19 +155,21 @@ def rotation_receipt(trace: Trace, chosen: Chosen, which: str = "q") -> Receipt:
     scheme = look.positions
     assert isinstance(scheme, Rotary)
     feature = chosen.feature % scheme.n_rotated
-    other, sign = _partner(feature, scheme.n_rotated, scheme.pairing)
+    partner_feature, sign = _partner(feature, scheme.n_rotated, scheme.pairing)
     token = chosen.token if which == "q" else chosen.other
     stack = f"{chosen.side}.positions"
-    own = number(trace, at(f"{name}.{which}_plain", token, feature), f"{which}{feature}")
-    partner = number(trace, at(f"{name}.{which}_plain", token, other), f"{which}{other}")
+    component = number(trace, at(f"{name}.{which}_plain", token, feature), f"{which}{feature}")
+    partner = number(
+        trace, at(f"{name}.{which}_plain", token, partner_feature), f"{which}{partner_feature}"
+    )
     cos = number(trace, at(f"{stack}.cos", token, feature), "cos θ")
     sin = number(trace, at(f"{stack}.sin", token, feature), "sin θ")
     turned = apply("mul", partner, sin)
     return receipt(
         trace,
-        title=f"feature {feature} of {which}, turned with feature {other}",
-        formula=f"{which}{feature} cos θ {'-' if sign < 0 else '+'} {which}{other} sin θ",
-        expression=apply("sub" if sign < 0 else "add", apply("mul", own, cos), turned),
+        title=f"feature {feature} of {which}, turned with feature {partner_feature}",
+        formula=f"{which}{feature} cos θ {'-' if sign < 0 else '+'} {which}{partner_feature} sin θ",
+        expression=apply("sub" if sign < 0 else "add", apply("mul", component, cos), turned),
         address=at(f"{name}.{which}", token, feature),
         source=source_of(Rotary, "x * cos +"),
     )
@@ -174,17 +179,17 @@ def _share_receipt(trace: Trace, chosen: Chosen, look: Look, address: str) -> Re
     name = chosen.head_name
     assert look.q_plain is not None
     assert look.k_plain is not None
-    seen = heads.mask(look)[chosen.token]
+    mask = heads.mask(look)[chosen.token]
     plain_q = row(look.q_plain[0, chosen.head, chosen.token], "φ(q)")
-    keys: list[int] = to_list(seen.nonzero().flatten())
+    keys: list[int] = to_list(mask.nonzero().flatten())
     terms = [
         apply("dot", plain_q, row(look.k_plain[0, chosen.head, key], f"φ(k{key})")) for key in keys
     ]
-    written, rest = terms[:WRITTEN_OUT], [value(term) for term in terms[WRITTEN_OUT:]]
-    below = added(total(written, rest), constant(EPS, "eps"))
+    written, remaining = terms[:WRITTEN_OUT], [value(term) for term in terms[WRITTEN_OUT:]]
+    below = added(total(written, remaining), constant(EPS, "eps"))
     q = vector(trace, at(f"{name}.q", chosen.token), "q")
     k = vector(trace, at(f"{name}.k", chosen.other), "k")
-    hidden = not bool(seen[chosen.other])
+    hidden = not bool(mask[chosen.other])
     return receipt(
         trace,
         title=f"share of {chosen.pair(trace)}",

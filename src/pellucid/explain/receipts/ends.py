@@ -31,19 +31,22 @@ def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
     model = trace.model
     name = "token_embedding.weight" if model.head is None else "head.weight"
     w = vector(trace, at(name, word), f"W[{word}]")
-    made: Expression = product(w, vector(trace, at("hidden", token), "h"))
+    expression: Expression = product(w, vector(trace, at("hidden", token), "h"))
     formula = f"W[{word}] · h"
     if model.head_bias is not None:
-        made, formula = added(made, number(trace, at("head_bias", word), "b")), f"{formula} + b"
+        expression, formula = (
+            added(expression, number(trace, at("head_bias", word), "b")),
+            f"{formula} + b",
+        )
     if model.soft_cap is not None:
         cap = constant(model.soft_cap, "cap")
-        made = apply("mul", cap, apply("tanh", apply("div", made, cap)))
+        expression = apply("mul", cap, apply("tanh", apply("div", expression, cap)))
         formula = f"cap × tanh(({formula}) / cap)"
     return receipt(
         trace,
         title=f"logit of {piece(trace, word)} after token {token}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at("logits", token, word),
         source=source_of(Transformer.logits, "F.linear(hidden"),
     )

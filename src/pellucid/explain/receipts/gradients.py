@@ -36,7 +36,7 @@ from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.typed import length, to_list
 
 #: Where torch goes back: the number that each receipt here is held against.
-AUTOGRAD = source_of(back, "found = gradients(")
+AUTOGRAD = source_of(back, "grads = gradients(")
 #: Linear layers of a block: what they are given and what they make, by the name of the weight.
 _GIVEN_AND_MADE = {
     "attention.query": ("attention.in", "attention.query"),
@@ -99,16 +99,16 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     n = constant(len(errors.values), "n")
     cap = trace.model.soft_cap
     formula = f"Σ (p - y)[t, {word}] x[t, {feature}] / n"
-    made = product(errors, read)
+    numerator = product(errors, read)
     if cap is not None:
         formula = f"Σ (p - y)[t, {word}] (1 - (z[t] / cap)²) x[t, {feature}] / n"
-        made = _capped(trace, word, feature, cap)
+        numerator = _capped(trace, word, feature, cap)
     return receipt(
         trace,
         title=f"dW[{word}, {feature}]: the head's row of {piece(trace, word)}"
         + (", as the head" if tied else ""),
         formula=formula,
-        expression=apply("div", made, n),
+        expression=apply("div", numerator, n),
         address=at(stands, word, feature),
         source=source_of(Transformer.logits, "F.linear(hidden"),
         least=0.0,
@@ -138,16 +138,19 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         begins = "" if side == trace.side else "encoder."
         for place in to_list((trace.passed(side).ids[0] == word).nonzero().flatten()):
             terms.append(number(trace, at(f"{begins}embedding.grad", place, feature), f"d{place}"))
-    made: Expression = apply("sum", *terms) if terms else constant(0.0, "it stands nowhere")
+    expression: Expression = apply("sum", *terms) if terms else constant(0.0, "it stands nowhere")
     formula = f"Σ dL/de[t, {feature}] where it stands" if terms else "0: it stands nowhere"
     scale = trace.model.embedding_scale
     if scale != 1.0:
-        made, formula = apply("mul", made, constant(scale, "√d_model")), f"{formula} × √d_model"
+        expression, formula = (
+            apply("mul", expression, constant(scale, "√d_model")),
+            f"{formula} × √d_model",
+        )
     return receipt(
         trace,
         title=f"dE[{word}, {feature}]: the row of {piece(trace, word)}, as the input",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at("token_embedding.weight.grad.input", word, feature),
         source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
         least=0.0,
@@ -178,15 +181,15 @@ def weight_gradient_receipt(trace: Trace, chosen: Chosen, weight: ChosenWeight) 
     delta is what came back to what the layer made, x what it was given.
     """
     layer, _, kind = weight.name.rpartition(".")
-    found = _given_and_made(trace, chosen, layer, weight.column)
-    if found is None or kind not in ("weight", "bias"):
+    addresses = _given_and_made(trace, chosen, layer, weight.column)
+    if addresses is None or kind not in ("weight", "bias"):
         return None
-    given, made = found
-    delta = vector(trace, f"{made}.grad[:, {weight.row}]", f"δ[:, {weight.row}]")
+    input_address, output_address = addresses
+    delta = vector(trace, f"{output_address}.grad[:, {weight.row}]", f"δ[:, {weight.row}]")
     if weight.column is None:
         formula, expression = f"Σ δ[t, {weight.row}]", summed(delta)
     else:
-        x = vector(trace, given, f"x[:, {weight.column}]")
+        x = vector(trace, input_address, f"x[:, {weight.column}]")
         formula = f"Σ δ[t, {weight.row}] x[t, {weight.column}]"
         expression = product(delta, x)
     return receipt(
@@ -205,21 +208,21 @@ def _given_and_made(
 ) -> tuple[str, str] | None:
     """The address of the column that a linear layer was given, and of what it made."""
     inside = f"{chosen.side}.blocks.{chosen.layer}."
-    here, letter = layer.removeprefix(inside), chosen.layer_name
+    local_name, letter = layer.removeprefix(inside), chosen.layer_name
     module = trace.model.get_submodule(layer)
     if not layer.startswith(inside) or type(module) is not torch.nn.Linear:
         return None
-    if here == "attention.output":
+    if local_name == "attention.output":
         attention = trace.model.get_submodule(f"{inside}attention")
         if not isinstance(attention, MultiHeadAttention):
             return None
         width = attention.output.in_features // attention.n_heads
         head, feature = divmod(column or 0, width)
         return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
-    found = _GIVEN_AND_MADE.get(here)
-    if found is None or f"{letter}.{found[1]}" not in trace.addresses():
+    addresses = _GIVEN_AND_MADE.get(local_name)
+    if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
-    return f"{letter}.{found[0]}[:, {column}]", f"{letter}.{found[1]}"
+    return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"
 
 
 def length_receipt(trace: Trace, chosen: Chosen) -> Receipt:
@@ -258,10 +261,10 @@ def split_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
 
     None where the layer's rule does not add, or adds both sublayers at once.
     """
-    found = sums(trace, chosen.side, chosen.layer)
-    if not found or len(found[0].written) > 1:
+    stream_sums = sums(trace, chosen.side, chosen.layer)
+    if not stream_sums or len(stream_sums[0].written) > 1:
         return None
-    first, layer = found[0], chosen.layer_name
+    first, layer = stream_sums[0], chosen.layer_name
     entry = next(
         name
         for name in ("attention_norm.before.in", "attention_norm.in", "attention.in")

@@ -47,13 +47,13 @@ def receipt(
     Sums below `least` are judged as if they were that large. Gradients are small, and are judged
     by their own size: `least` is 0 for them.
     """
-    found = float(trace[address]) if model is None else model
-    scale = max(least, magnitude(expression)) / max(1.0, abs(found))
+    model_value = float(trace[address]) if model is None else model
+    scale = max(least, magnitude(expression)) / max(1.0, abs(model_value))
     return Receipt(
         title=title,
         formula=formula,
         expression=expression,
-        model=found,
+        model=model_value,
         tolerance=TOLERANCES.get(trace.dtype, 1e-5) * scale,
         address=address,
         source=source,
@@ -102,10 +102,10 @@ def apply(name: Operator, *arguments: Expression) -> Apply:
     return Apply(name, arguments)
 
 
-def added(first: Expression, *others: Expression | None) -> Expression:
+def added(first: Expression, *terms: Expression | None) -> Expression:
     """A sum of what is there."""
-    for other in others:
-        first = first if other is None else apply("add", first, other)
+    for term in terms:
+        first = first if term is None else apply("add", first, term)
     return first
 
 
@@ -113,11 +113,15 @@ def product(left: Vector, right: Vector) -> Expression:
     """left . right; of very long rows the largest products, the others as one number."""
     if len(left.values) <= _LONGEST:
         return apply("dot", left, right)
-    made = [a * b for a, b in zip(left.values, right.values, strict=True)]
-    order = sorted(range(len(made)), key=lambda place: -abs(made[place]))
-    kept, rest = order[: _LONGEST // 2], order[_LONGEST // 2 :]
-    largest = apply("dot", _some(left, kept), _some(right, kept))
-    return apply("add", largest, Number(math.fsum(made[i] for i in rest), f"{len(rest):,} more"))
+    products = [a * b for a, b in zip(left.values, right.values, strict=True)]
+    order = sorted(range(len(products)), key=lambda place: -abs(products[place]))
+    top_places, other_places = order[: _LONGEST // 2], order[_LONGEST // 2 :]
+    largest = apply("dot", _select_terms(left, top_places), _select_terms(right, top_places))
+    return apply(
+        "add",
+        largest,
+        Number(math.fsum(products[i] for i in other_places), f"{len(other_places):,} more"),
+    )
 
 
 def summed(values: Vector) -> Expression:
@@ -127,7 +131,7 @@ def summed(values: Vector) -> Expression:
     return product(values, Vector((1.0,) * len(values.values), "ones"))
 
 
-def _some(whole: Vector, places: Sequence[int]) -> Vector:
+def _select_terms(whole: Vector, places: Sequence[int]) -> Vector:
     name = f"{whole.name}, the {len(places)} terms that count most"
     return Vector(tuple(whole.values[place] for place in places), name)
 
@@ -161,8 +165,8 @@ def shares(
     written = [raised(term(int(place))) for place in order[:WRITTEN_OUT]]
     if extra is not None:
         written.append(raised(extra))
-    rest = [math.exp(x - top) for x in numbers[WRITTEN_OUT:]]
-    return apply("div", raised(own), total(written, rest))
+    remaining = [math.exp(x - top) for x in numbers[WRITTEN_OUT:]]
+    return apply("div", raised(own), total(written, remaining))
 
 
 def magnitude(expression: Expression) -> float:
@@ -172,18 +176,18 @@ def magnitude(expression: Expression) -> float:
             return abs(expression.value)
         case Vector():
             return math.fsum(map(abs, expression.values))
-        case Apply("dot", (Vector(left), Vector(right))):
-            return math.fsum(abs(a * b) for a, b in zip(left, right, strict=True))
+        case Apply("dot", (Vector(lhs), Vector(rhs))):
+            return math.fsum(abs(a * b) for a, b in zip(lhs, rhs, strict=True))
         case Apply("add" | "sub", (Number(), Number())):
             return abs(value(expression))  # of exact operands: rounded once
         case Apply("add" | "sub" | "sum" | "neg" | "max" | "min", parts):
             return math.fsum(map(magnitude, parts))
-        case Apply("mul", (left, right)):
-            a, b = abs(value(left)), abs(value(right))
-            return magnitude(left) * b + a * magnitude(right) - a * b
-        case Apply("div", (left, right)):
-            a, b = abs(value(left)), abs(value(right))
-            return magnitude(left) / b + a / b * (magnitude(right) / b - 1)
+        case Apply("mul", (lhs, rhs)):
+            a, b = abs(value(lhs)), abs(value(rhs))
+            return magnitude(lhs) * b + a * magnitude(rhs) - a * b
+        case Apply("div", (lhs, rhs)):
+            a, b = abs(value(lhs)), abs(value(rhs))
+            return magnitude(lhs) / b + a / b * (magnitude(rhs) / b - 1)
         case Apply("exp", (part,)):
             return value(expression) * max(1.0, magnitude(part))
         case Apply("sqrt" | "pow" | "log", (part, *_)):

@@ -59,28 +59,30 @@ def norm_receipt(
 
 
 def _written(
-    trace: Trace, module: nn.Module, given: str, token: int, feature: int
+    trace: Trace, module: nn.Module, address: str, token: int, feature: int
 ) -> tuple[str, Expression] | None:
     """The part that brings to a common scale: its formula, and its tree."""
-    x = number(trace, at(given, token, feature), "x")
+    x = number(trace, at(address, token, feature), "x")
     match module:
         case RMSNorm(eps=eps):
-            squares = vector(trace, at(given, token), "x")
+            squares = vector(trace, at(address, token), "x")
             mean = apply("div", product(squares, squares), constant(len(squares.values), "n"))
             return "x / √(Σ x² / n + eps)", _over_root(x, mean, eps)
         case LayerNorm(eps=eps):
-            return _centred(x, vector(trace, at(given, token), "x"), eps)
+            return _centred(x, vector(trace, at(address, token), "x"), eps)
         case GroupNorm(eps=eps, n_groups=n_groups):
-            features = trace[given][token]
+            features = trace[address][token]
             group = features.shape[0] // n_groups
             first = feature // group * group
             last = first + group
             return _centred(
-                x, row(features[first:last], "x", f"{given}[{token}, {first}:{last}]"), eps
+                x, row(features[first:last], "x", f"{address}[{token}, {first}:{last}]"), eps
             )
         case InstanceNorm(eps=eps):
             return _centred(
-                x, row(trace[given][:, feature], f"x[:, {feature}]", f"{given}[:, {feature}]"), eps
+                x,
+                row(trace[address][:, feature], f"x[:, {feature}]", f"{address}[:, {feature}]"),
+                eps,
             )
         case BatchNorm(eps=eps, running_mean=mean, running_var=var):
             return _by_running(x, mean[feature], var[feature], eps)
@@ -88,10 +90,10 @@ def _written(
             return None
 
 
-def _centred(x: Expression, others: Vector, eps: float) -> tuple[str, Expression]:
-    n = constant(len(others.values), "n")
-    mean = apply("div", summed(others), n)
-    squares = apply("div", product(others, others), n)
+def _centred(x: Expression, features: Vector, eps: float) -> tuple[str, Expression]:
+    n = constant(len(features.values), "n")
+    mean = apply("div", summed(features), n)
+    squares = apply("div", product(features, features), n)
     var = apply("sub", squares, apply("mul", mean, mean))
     centred = apply("sub", x, mean)
     return "(x - mean) / √(var + eps)", _over_root(centred, var, eps)
@@ -99,8 +101,8 @@ def _centred(x: Expression, others: Vector, eps: float) -> tuple[str, Expression
 
 def _by_running(x: Expression, mean: Tensor, var: Tensor, eps: float) -> tuple[str, Expression]:
     centred = apply("sub", x, constant(float(mean), "running mean"))
-    made = _over_root(centred, constant(float(var), "running var"), eps)
-    return "(x - running mean) / √(running var + eps)", made
+    scaled = _over_root(centred, constant(float(var), "running var"), eps)
+    return "(x - running mean) / √(running var + eps)", scaled
 
 
 def _over_root(above: Expression, below: Expression, eps: float) -> Expression:
@@ -114,5 +116,5 @@ def _source(module: nn.Module) -> str:
     if isinstance(module, RMSNorm):
         return source_of(norms, "torch.rsqrt(wide.square()")
     lines = inspect.getsource(type(module).forward).splitlines()
-    made = next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)
-    return source_of(type(module), made)
+    dividing_line = next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)
+    return source_of(type(module), dividing_line)

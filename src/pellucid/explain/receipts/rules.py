@@ -44,14 +44,14 @@ def softmax_rule(trace: Trace, chosen: Chosen) -> Receipt:
     name = chosen.head_name
     w = vector(trace, at(f"{name}.weights", chosen.token), "w")
     arriving = vector(trace, at(f"{name}.weights.grad", chosen.token), "dL/dw")
-    own = number(trace, at(f"{name}.weights", chosen.token, chosen.other), "w")
+    own_weight = number(trace, at(f"{name}.weights", chosen.token, chosen.other), "w")
     own_arriving = number(trace, at(f"{name}.weights.grad", chosen.token, chosen.other), "dL/dw")
     mean = product(w, arriving)
     return receipt(
         trace,
         title=f"through the softmax: score of {chosen.pair(trace)}",
         formula="w (dL/dw - Σ w dL/dw)",
-        expression=apply("mul", own, apply("sub", own_arriving, mean)),
+        expression=apply("mul", own_weight, apply("sub", own_arriving, mean)),
         address=at(f"{name}.scores.grad", chosen.token, chosen.other),
         source=source_of(softmax_jacobian_product, "return p * (direction"),
         least=0.0,
@@ -65,20 +65,23 @@ def sum_rule(trace: Trace, chosen: Chosen) -> Receipt | None:
         return None
     scale = trace.scales.get(chosen.as_head(), 1.0)
     if scale == "mean":
-        every = trace[f"{name}.out.grad"].double().mean(0)
-        arriving = row(every, "dL/dout, the mean over queries", f"{name}.out.grad")
+        mean_grad = trace[f"{name}.out.grad"].double().mean(0)
+        arriving = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
         arriving = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
     v = vector(trace, at(f"{name}.v", chosen.other), "v")
-    made: Expression = product(arriving, v)
+    expression: Expression = product(arriving, v)
     formula = "dL/dout · v"
     if scale != "mean" and scale != 1.0:
-        made, formula = apply("mul", made, constant(scale, "ablation")), f"{formula} × ablation"
+        expression, formula = (
+            apply("mul", expression, constant(scale, "ablation")),
+            f"{formula} × ablation",
+        )
     return receipt(
         trace,
         title=f"through the weighted sum: weight of {chosen.pair(trace)}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at(f"{name}.weights.grad", chosen.token, chosen.other),
         source=AUTOGRAD,
         least=0.0,
@@ -122,7 +125,7 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
     n = constant(len(x.values), "n")
     gain_vector = vector(trace, f"{name}.gain", "gain")
     gain: Expression = number(trace, at(f"{name}.gain", feature), "gain")
-    own = number(trace, at(f"{address}.in", token, feature), "x")
+    feature_value = number(trace, at(f"{address}.in", token, feature), "x")
     mean: Expression | None = None
     squares: Expression = apply("div", product(x, x), n)
     along: Expression = product(g, y)
@@ -135,7 +138,7 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
         gain = apply("add", constant(1.0), gain)
     eps = constant(module.eps, "eps")
     s = apply("div", constant(1.0), apply("sqrt", apply("add", squares, eps)))
-    unit = apply("mul", own if mean is None else apply("sub", own, mean), s)
+    unit = apply("mul", feature_value if mean is None else apply("sub", feature_value, mean), s)
     passed: Expression = apply(
         "mul", gain, number(trace, at(f"{address}.grad", token, feature), "g")
     )

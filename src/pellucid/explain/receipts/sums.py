@@ -36,19 +36,25 @@ def embedding_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     token, feature = chosen.token, chosen.feature
     token_id = int(trace.passed(chosen.side).ids[0, token])
     table = number(trace, at("token_embedding.weight", token_id, feature), f"E[{token_id}]")
-    made: Expression = table
+    expression: Expression = table
     formula = f"E[{token_id}, {feature}]"
     scale = trace.model.embedding_scale
     if scale != 1.0:
-        made, formula = apply("mul", made, constant(scale, "√d_model")), f"{formula} × √d_model"
+        expression, formula = (
+            apply("mul", expression, constant(scale, "√d_model")),
+            f"{formula} × √d_model",
+        )
     if trace.model.segment_embedding is not None:
         where = at("segment_embedding.weight", 0, feature)
-        made, formula = added(made, number(trace, where, "S[0]")), f"{formula} + S[0, {feature}]"
+        expression, formula = (
+            added(expression, number(trace, where, "S[0]")),
+            f"{formula} + S[0, {feature}]",
+        )
     return receipt(
         trace,
         title=f"feature {feature} of the embedding of {chosen.query(trace)}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at(f"{at_start}embedding", token, feature),
         source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
     )
@@ -80,19 +86,19 @@ def position_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
 def residual_receipt(trace: Trace, chosen: Chosen, found: Sum) -> Receipt:
     """One feature of the stream after a sublayer: what it was, and what was written."""
     token, feature = chosen.token, chosen.feature
-    before = number(trace, at(found.before, token, feature), "stream")
+    entering = number(trace, at(found.before, token, feature), "stream")
     written = [
         number(trace, at(address, token, feature), f"written by {name}")
         for name, address in found.written
     ]
-    first: Expression = before
+    first: Expression = entering
     formula = "stream + " + " + ".join(f"{name}" for name, _ in found.written)
-    made = added(first, *written)
+    expression = added(first, *written)
     return receipt(
         trace,
         title=f"feature {feature} of the stream behind {found.name}",
         formula=formula,
-        expression=made,
+        expression=expression,
         address=at(found.after, token, feature),
         source=source_of(*found.source),
     )

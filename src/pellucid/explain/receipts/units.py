@@ -57,22 +57,22 @@ _BENDS: dict[Any, tuple[str, Bend]] = {
 def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | None:
     """What a unit says: its activation, times what its gate lets through where it has one."""
     module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
-    found = _BENDS.get(getattr(module, "activation", None))
-    if found is None:
+    activation = _BENDS.get(getattr(module, "activation", None))
+    if activation is None:
         return None
-    text, bend = found
+    text, bend = activation
     at_layer = f"{chosen.layer_name}.feed_forward"
     gated = isinstance(module, GatedMLP)
     bent = number(trace, at(f"{at_layer}.{'gate' if gated else 'up'}", chosen.token, unit), "x")
-    made = bend(bent)
+    expression = bend(bent)
     if gated:
         up = number(trace, at(f"{at_layer}.up", chosen.token, unit), "up")
-        made, text = apply("mul", made, up), f"{text} × up"
+        expression, text = apply("mul", expression, up), f"{text} × up"
     return receipt(
         trace,
         title=f"unit {unit}, as it speaks",
         formula=text,
-        expression=made,
+        expression=expression,
         address=at(f"{at_layer}.units", chosen.token, unit),
         source=source_of(type(module), "self.activation("),
     )

@@ -31,12 +31,12 @@ from pellucid.optim import Muon
 def momentum_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
     """Muon's m <- mu m + g."""
     gradient, spelled = _clipped(trace, weight, how)
-    before = constant(_at(how.m, weight), "m before")
+    old_moment = constant(_at(how.m, weight), "m before")
     return receipt(
         trace,
         title="m: the sum of all gradients, in which older ones fade",
         formula=f"μ × m + {spelled}",
-        expression=apply("add", apply("mul", constant(how.beta1, "μ"), before), gradient),
+        expression=apply("add", apply("mul", constant(how.beta1, "μ"), old_moment), gradient),
         address=weight.at(".m"),
         source=source_of(Muon, "momentum = torch.stack(buffers) * mu + grads"),
         least=0.0,
@@ -47,7 +47,9 @@ def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
     """w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) d."""
     rows, columns = trace[weight.name].shape
     w, lr = number(trace, weight.at(), "w"), constant(how.learning_rate, "lr")
-    kept = apply("sub", constant(1.0), apply("mul", lr, constant(how.weight_decay, "decay")))
+    decay_factor = apply(
+        "sub", constant(1.0), apply("mul", lr, constant(how.weight_decay, "decay"))
+    )
     tall = constant(max(1.0, rows / columns), "max(1, rows / columns)")
     rate = apply("mul", lr, apply("sqrt", tall))
     moved = apply("mul", rate, number(trace, weight.at(".direction"), "d"))
@@ -55,7 +57,7 @@ def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
         trace,
         title=f"{weight.at()} after the step",
         formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
-        expression=apply("sub", apply("mul", w, kept), moved),
+        expression=apply("sub", apply("mul", w, decay_factor), moved),
         address=weight.at(".next"),
         source=source_of(Muon, "moved = weights * (1 - lr"),
         least=0.0,
@@ -72,18 +74,20 @@ def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[
     m, v = (
         receipt(
             trace,
-            title=f"{name}: the running {what} of the gradient",
+            title=f"{name}: the running {statistic} of the gradient",
             formula=f"β × {name} + (1 - β) × {term}",
             expression=apply(
                 "add",
-                apply("mul", constant(beta, "β"), constant(_at(before, weight), f"{name} before")),
-                apply("mul", apply("sub", constant(1.0), constant(beta, "β")), made),
+                apply(
+                    "mul", constant(beta, "β"), constant(_at(old_moment, weight), f"{name} before")
+                ),
+                apply("mul", apply("sub", constant(1.0), constant(beta, "β")), new_term),
             ),
             address=weight.at(f".{name}"),
             source=source_of(adamw_step, f"{name} = beta"),
             least=0.0,
         )
-        for name, what, beta, before, made, term in parts
+        for name, statistic, beta, old_moment, new_term, term in parts
     )
     return m, v
 
@@ -126,23 +130,23 @@ def nudge_receipt(
     Not exact, and its tolerance says what is left: rounding of the losses over h, h squared, and
     the gradient's own rounding, by the largest gradient of the matrix.
     """
-    made = apply(
+    slope = apply(
         "div",
         apply("sub", constant(above, "L(w + h)"), constant(below, "L(w - h)")),
         apply("mul", constant(2.0), constant(step, "h")),
     )
-    found = receipt(
+    slope_receipt = receipt(
         trace,
         title=f"the slope of the loss at {weight.at()}, measured",
         formula="(L(w + h) - L(w - h)) / 2h",
-        expression=made,
+        expression=slope,
         address=weight.at(".grad"),
         source=source_of(nudging.losses, "moved[weight.index] += move"),
     )
-    most = float(trace[f"{weight.name}.grad"].abs().max())
+    largest_grad = float(trace[f"{weight.name}.grad"].abs().max())
     rounding = 4 * torch.finfo(nudging.precision(trace)).eps * max(1.0, abs(above)) / step
-    tolerance = rounding + step**2 + TOLERANCES.get(trace.dtype, 1e-5) * most
-    return replace(found, tolerance=tolerance / max(1.0, abs(found.model)))
+    tolerance = rounding + step**2 + TOLERANCES.get(trace.dtype, 1e-5) * largest_grad
+    return replace(slope_receipt, tolerance=tolerance / max(1.0, abs(slope_receipt.model)))
 
 
 def moved_to(found: Receipt, before: str) -> Receipt:
@@ -154,21 +158,21 @@ def moved_to(found: Receipt, before: str) -> Receipt:
     )
 
 
-def _moved(tree: Expression, before: str) -> Expression:
+def _moved(tree: Expression, prefix: str) -> Expression:
     match tree:
         case Apply(name, parts):
-            return Apply(name, tuple(_moved(part, before) for part in parts))
+            return Apply(name, tuple(_moved(part, prefix) for part in parts))
         case Number() | Vector():
-            return replace(tree, address=before + tree.address) if tree.address else tree
+            return replace(tree, address=prefix + tree.address) if tree.address else tree
 
 
-def _clipped(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[Expression, str]:
+def _clipped(trace: Trace, weight: ChosenWeight, settings: Settings) -> tuple[Expression, str]:
     """The gradient as AdamW is given it: divided, where the run clips and this one is too long."""
     gradient = number(trace, weight.at(".grad"), "g")
-    if updating.divisor(trace, how) == 1.0 or how.clip_norm is None:
+    if updating.divisor(trace, settings) == 1.0 or settings.clip_norm is None:
         return gradient, "g"
     share = apply(
-        "div", number(trace, "grad_norm", "‖all g‖"), constant(how.clip_norm, "clip norm")
+        "div", number(trace, "grad_norm", "‖all g‖"), constant(settings.clip_norm, "clip norm")
     )
     return apply("div", gradient, share), "(g / clip)"
 
