@@ -48,10 +48,10 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
-        found = assets.get(name)
-        if found is None:
+        asset = assets.get(name)
+        if asset is None:
             return _refused("there is no such page here: open the address without a path", 404)
-        return Response(found.content, media_type=found.kind)
+        return Response(asset.content, media_type=asset.kind)
 
     async def ask(request: Request) -> Response:
         # first: a question that is still coming takes nobody's place
@@ -89,17 +89,17 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
 
 
 async def _body(request: Request) -> bytes:
-    said = bytearray()
+    body = bytearray()
     async for chunk in request.stream():
-        said += chunk
-        if len(said) > _LARGEST_QUESTION:
+        body += chunk
+        if len(body) > _LARGEST_QUESTION:
             raise AskError("the question is too long: shorten the sentence")
-    return bytes(said)
+    return bytes(body)
 
 
-def _read(said: bytes) -> object:
+def _read(body: bytes) -> object:
     try:
-        return parse_json(decode_text(said, "the question"), "the question")
+        return parse_json(decode_text(body, "the question"), "the question")
     except PellucidError as error:
         raise AskError(f"the question cannot be read ({error}): load the page again") from None
 

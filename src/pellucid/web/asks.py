@@ -93,8 +93,8 @@ def ask_of(said: object) -> Ask:
     )
 
 
-def _reading(said: object) -> Reading:
-    table = _table(said, "what is read")
+def _reading(raw: object) -> Reading:
+    table = _table(raw, "what is read")
     sentence = _text(table, "sentence")
     if len(sentence) > LONGEST_SENTENCE:
         raise AskError(
@@ -111,30 +111,30 @@ def _reading(said: object) -> Reading:
     return Reading(_text(table, "run"), _text(table, "checkpoint", ""), sentence)
 
 
-def _scales(said: object) -> tuple[Scale, ...]:
-    if not isinstance(said, list) or len(cast("list[object]", said)) > _MOST_SCALES:
+def _scales(raw: object) -> tuple[Scale, ...]:
+    if not isinstance(raw, list) or len(cast("list[object]", raw)) > _MOST_SCALES:
         raise AskError(f"scales has to be a list of at most {_MOST_SCALES} heads")
-    found: list[Scale] = []
-    for each in cast("list[object]", said):
-        table = _table(each, "a scale")
+    scales: list[Scale] = []
+    for raw_scale in cast("list[object]", raw):
+        table = _table(raw_scale, "a scale")
         stack, cross = _text(table, "stack", "decoder"), _truth(table, "cross")
         layer, head, by = _whole(table, "layer"), _whole(table, "head"), _by(table.get("by"))
-        found.append(Scale(stack=stack, layer=layer, head=head, by=by, cross=cross))
-    return tuple(sorted(found, key=lambda s: (s.stack, s.cross, s.layer, s.head)))
+        scales.append(Scale(stack=stack, layer=layer, head=head, by=by, cross=cross))
+    return tuple(sorted(scales, key=lambda s: (s.stack, s.cross, s.layer, s.head)))
 
 
-def _by(said: object) -> HeadScale:
-    if said == "mean":
+def _by(raw: object) -> HeadScale:
+    if raw == "mean":
         return "mean"
-    if not isinstance(said, int | float) or isinstance(said, bool) or not math.isfinite(said):
+    if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
         raise AskError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
-    if not 0 <= said <= LARGEST_SCALE:
-        raise AskError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {said:g}")
-    return float(said)
+    if not 0 <= raw <= LARGEST_SCALE:
+        raise AskError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {raw:g}")
+    return float(raw)
 
 
-def _place(said: object) -> Place:
-    table = _table(said, "the place")
+def _place(raw: object) -> Place:
+    table = _table(raw, "the place")
     names = {field.name for field in fields(Place)}
     if not table.keys() <= names:
         raise AskError(f"a place has {', '.join(sorted(names))}, not {sorted(table)}")
@@ -150,10 +150,10 @@ def _place(said: object) -> Place:
     return Place(**numbers, stack=cast("Any", stack), cross=cross, weight=weight)
 
 
-def _table(said: object, called: str) -> Mapping[str, object]:
-    if not isinstance(said, dict):
+def _table(raw: object, called: str) -> Mapping[str, object]:
+    if not isinstance(raw, dict):
         raise AskError(f"{called} has to be a JSON object: load the page again")
-    return cast("Mapping[str, object]", said)
+    return cast("Mapping[str, object]", raw)
 
 
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:

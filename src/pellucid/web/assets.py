@@ -29,9 +29,9 @@ class File(NamedTuple):
 def files() -> dict[str, File]:
     """The page's files by name."""
     folder = resources.files("pellucid.web") / "static"
-    found: dict[str, File] = {}
-    for each in sorted(folder.iterdir(), key=lambda path: path.name):
-        ending = each.name.rpartition(".")[2]
+    files_by_name: dict[str, File] = {}
+    for file in sorted(folder.iterdir(), key=lambda path: path.name):
+        ending = file.name.rpartition(".")[2]
         if ending in _KINDS:
-            found[each.name] = File(each.read_bytes(), _KINDS[ending])
-    return found
+            files_by_name[file.name] = File(file.read_bytes(), _KINDS[ending])
+    return files_by_name

@@ -41,10 +41,12 @@ class Bounded(H11Protocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         connections = cast("set[Bounded]", self.connections)  # no other kind is made
-        open_ones = [one for one in connections if not one.transport.is_closing()]
+        open_ones = [
+            connection for connection in connections if not connection.transport.is_closing()
+        ]
         if len(open_ones) > MOST_CONNECTIONS:
-            waiting = [one for one in open_ones if not one.working]
-            min(waiting, key=lambda one: one._since).transport.abort()
+            waiting = [connection for connection in open_ones if not connection.working]
+            min(waiting, key=lambda connection: connection._since).transport.abort()
         self._clock = self.loop.call_later(_TICK, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,11 +74,11 @@ class Bounded(H11Protocol):
         self.transport.abort()
 
     def _look(self) -> None:
-        now, left = self.loop.time(), self.transport.get_write_buffer_size()
-        if left < self._left or (self.working and not left):
-            self._since = now
-        self._left = left
-        if now - self._since > PATIENCE:
+        current_time, buffered = self.loop.time(), self.transport.get_write_buffer_size()
+        if buffered < self._left or (self.working and not buffered):
+            self._since = current_time
+        self._left = buffered
+        if current_time - self._since > PATIENCE:
             self.transport.abort()
         else:
             self._clock = self.loop.call_later(_TICK, self._look)

@@ -68,7 +68,7 @@ def one_page(
     Raises:
         PellucidError: the sentence cannot be read.
     """
-    held = _held(partial(_asked, session, reading, versus), place or Place(), full, watch)
+    held = _held(partial(_ask_session, session, reading, versus), place or Place(), full, watch)
     _keep_runs(held, session, reading, versus, place or Place())
     return OnePage(_html(held), len(held["bodies"]), full)
 
@@ -107,10 +107,10 @@ def linked(modules: Mapping[str, str], start: str) -> str:
         if name in done:
             return
         source = modules[name]
-        for _, other in _IMPORT.findall(source):
-            add(other)
+        for _, imported in _IMPORT.findall(source):
+            add(imported)
         names = ", ".join(_EXPORT.findall(source))
-        body = _EXPORT.sub("", _IMPORT.sub(_taken, source))
+        body = _EXPORT.sub("", _IMPORT.sub(_format_import, source))
         done[name] = (
             f"const module_{_safe(name)} = (() => {{\n{body}\nreturn {{ {names} }};\n}})();\n"
         )
@@ -119,8 +119,8 @@ def linked(modules: Mapping[str, str], start: str) -> str:
     return "".join(done.values())
 
 
-def _taken(found: re.Match[str]) -> str:
-    return f"const {{{found[1].replace(' as ', ': ')}}} = module_{_safe(found[2])};\n"
+def _format_import(match: re.Match[str]) -> str:
+    return f"const {{{match[1].replace(' as ', ': ')}}} = module_{_safe(match[2])};\n"
 
 
 def _safe(name: str) -> str:
@@ -128,20 +128,20 @@ def _safe(name: str) -> str:
 
 
 def _html(held: Plain) -> str:
-    found = files()
+    files_by_name = files()
     modules = {
         name.removesuffix(".js"): file.content.decode()
-        for name, file in found.items()
+        for name, file in files_by_name.items()
         if name.endswith(".js")
     }
-    script, style = linked(modules, "app"), found["app.css"].content.decode()
-    said = json_text(held, ensure_ascii=False).encode()
-    payload = base64.b64encode(gzip.compress(said, 9, mtime=0)).decode()
+    script, style = linked(modules, "app"), files_by_name["app.css"].content.decode()
+    json_bytes = json_text(held, ensure_ascii=False).encode()
+    payload = base64.b64encode(gzip.compress(json_bytes, 9, mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    page = found["index.html"].content.decode()
+    page = files_by_name["index.html"].content.decode()
     page = re.sub(r'<link rel="icon"[^>]*>\n', "", page)
     page = page.replace(
         '<meta name="referrer"',
@@ -160,50 +160,50 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _asked(
-    session: Session, reading: Reading, versus: Reading | None, kind: str, **more: Any
+def _ask_session(
+    session: Session, reading: Reading, versus: Reading | None, kind: str, **parameters: Any
 ) -> Plain:
-    return session.get(Ask(kind=kind, reading=reading, versus=versus, **more))
+    return session.get(Ask(kind=kind, reading=reading, versus=versus, **parameters))
 
 
 def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) -> dict[str, Any]:
     """The answers by their keys; equal ones once, and of chapters equal pictures once."""
-    seen = ask("overview")
+    overview = ask("overview")
     bodies, pictures, answers = _Once(), _Once(), dict[str, int]()
 
     def keep(key: str, body: Any) -> None:
         answers[key] = bodies.place(body)
 
-    keep("overview", seen)
-    if seen["backward"]["there"]:
+    keep("overview", overview)
+    if overview["backward"]["there"]:
         keep("backward", ask("backward"))
-    if not (chosen.stack == "encoder" and seen["spare"]):
-        chosen = replace(chosen, token=chosen.token % len(seen["ids"]))
-    for token in range(len(seen["ids"])):
+    if not (chosen.stack == "encoder" and overview["spare"]):
+        chosen = replace(chosen, token=chosen.token % len(overview["ids"]))
+    for token in range(len(overview["ids"])):
         keep(f"prediction {token}", ask("prediction", place=Place(token=token)))
-    for stack in seen["stacks"]:
-        for layer, told in enumerate(stack["layers"]):
-            if told["heads"] and told["thumbnails"] is None:
+    for stack in overview["stacks"]:
+        for layer, layer_entry in enumerate(stack["layers"]):
+            if layer_entry["heads"] and layer_entry["thumbnails"] is None:
                 place = Place(layer=layer, stack=stack["name"], cross=stack["cross"])
                 axes_of = f"{stack['name']} {_plain(stack['cross'])} {layer}"
                 keep(f"thumbnails {axes_of}", ask("thumbnails", place=place))
-    places = list(dict.fromkeys(_places(seen, chosen, full)))
+    places = list(dict.fromkeys(_places(overview, chosen, full)))
     axes: dict[str, list[str]] = {}
-    total = len(seen["contents"]) * len(places)
-    for number, heading in enumerate(seen["contents"]):
-        found: dict[Place, Any] = {}
+    total = len(overview["contents"]) * len(places)
+    for number, heading in enumerate(overview["contents"]):
+        chapter_bodies: dict[Place, Any] = {}
         for count, place in enumerate(places[:1] if heading["once"] else places):
             watch(number * len(places) + count, total)
             try:
-                told = ask("chapter", chapter=heading["id"], place=place)
+                chapter = ask("chapter", chapter=heading["id"], place=place)
             except PellucidError as error:  # a chapter that this place has not: said by the page
-                found[place] = {"error": str(error)}
+                chapter_bodies[place] = {"error": str(error)}
             else:
-                held = [pictures.place(picture) for picture in told["pictures"]]
-                found[place] = told | {"pictures": held}
-        telling = {*_telling(found), *heading["axes"]}
+                held = [pictures.place(picture) for picture in chapter["pictures"]]
+                chapter_bodies[place] = chapter | {"pictures": held}
+        telling = {*_telling(chapter_bodies), *heading["axes"]}
         axes[heading["id"]] = [axis for axis in _AXES if axis in telling]
-        for place, body in found.items():
+        for place, body in chapter_bodies.items():
             keep(_key(heading["id"], place, axes[heading["id"]]), body)
     return {"answers": answers, "bodies": bodies.all, "pictures": pictures.all, "axes": axes}
 
@@ -216,16 +216,18 @@ def _keep_runs(
     chosen: Place,
 ) -> None:
     """Whose numbers they are, what they are compared with, and what is chosen at first."""
-    told = session.get(Ask(kind="runs"))
+    answer = session.get(Ask(kind="runs"))
     listed: list[Plain] = []
-    for each in (reading, versus):
-        if each is not None:
-            (run,) = (run for run in told["runs"] if run["key"] == each.run)
-            listed.append({**run, "checkpoints": [], "chosen": each.checkpoint or run["chosen"]})
-    other = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
-    first = {"sentence": reading.sentence, "place": asdict(chosen), "versus": other}
+    for listed_reading in (reading, versus):
+        if listed_reading is not None:
+            (run,) = (run for run in answer["runs"] if run["key"] == listed_reading.run)
+            listed.append(
+                {**run, "checkpoints": [], "chosen": listed_reading.checkpoint or run["chosen"]}
+            )
+    versus_text = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
+    first = {"sentence": reading.sentence, "place": asdict(chosen), "versus": versus_text}
     held["answers"]["runs"] = len(held["bodies"])
-    held["bodies"].append({**told, "runs": listed, **first})
+    held["bodies"].append({**answer, "runs": listed, **first})
 
 
 class _Once:
@@ -237,35 +239,39 @@ class _Once:
 
     def place(self, value: Any) -> int:
         """Where a value stands in the row."""
-        said = json_text(value, sort_keys=True)
-        if said not in self._known:
-            self._known[said] = len(self.all)
+        text = json_text(value, sort_keys=True)
+        if text not in self._known:
+            self._known[text] = len(self.all)
             self.all.append(value)
-        return self._known[said]
+        return self._known[text]
 
 
-def _places(seen: Plain, chosen: Place, full: bool) -> Iterator[Place]:
+def _places(overview: Plain, chosen: Place, full: bool) -> Iterator[Place]:
     """Where chapters are told: `chosen`, and what can be reached from it along each axis."""
-    names = [(stack["name"], stack["cross"]) for stack in seen["stacks"]]
-    whole = full or sum(at["heads"] for s in seen["stacks"] for at in s["layers"]) <= _MOST_HEADS
-    here = (chosen.stack, chosen.cross)
-    chosen = chosen if here in names else replace(chosen, stack=names[0][0], cross=names[0][1])
+    names = [(stack["name"], stack["cross"]) for stack in overview["stacks"]]
+    whole = (
+        full or sum(at["heads"] for s in overview["stacks"] for at in s["layers"]) <= _MOST_HEADS
+    )
+    stack_key = (chosen.stack, chosen.cross)
+    chosen = chosen if stack_key in names else replace(chosen, stack=names[0][0], cross=names[0][1])
     yield chosen
     yield replace(chosen, feature=chosen.feature + 1)
-    n_source = len(seen["spare"])
-    for stack in seen["stacks"]:
+    n_source = len(overview["spare"])
+    for stack in overview["stacks"]:
         name, cross = stack["name"], stack["cross"]
         encodes = n_source > 0 and name == "encoder"
-        tokens = range(n_source if encodes else len(seen["ids"]))
-        keys = range(n_source if encodes or cross else len(seen["ids"]))
+        tokens = range(n_source if encodes else len(overview["ids"]))
+        keys = range(n_source if encodes or cross else len(overview["ids"]))
         at = replace(chosen, stack=name, cross=cross)
         if (name, cross) != (chosen.stack, chosen.cross):
             # another text has other places: the page begins at its first token
             at = replace(at, token=0 if encodes else -1, other=0)
         at = replace(at, token=at.token % len(tokens), other=at.other % len(keys))
         yield at
-        for layer, told in enumerate(stack["layers"]):
-            heads = range(max(1, told["heads"])) if whole or layer == chosen.layer else range(1)
+        for layer, layer_entry in enumerate(stack["layers"]):
+            heads = (
+                range(max(1, layer_entry["heads"])) if whole or layer == chosen.layer else range(1)
+            )
             for head in heads:
                 yield replace(at, layer=layer, head=head)
                 for token in tokens if full else ():
@@ -276,15 +282,15 @@ def _places(seen: Plain, chosen: Place, full: bool) -> Iterator[Place]:
             yield replace(at, other=key)
 
 
-def _telling(found: Mapping[Place, Any]) -> list[str]:
+def _telling(bodies: Mapping[Place, Any]) -> list[str]:
     """The axes along which a chapter changes: what does not matter is no part of its key."""
     telling: list[str] = []
     for axis in _AXES:
         groups: dict[Any, set[str]] = {}
-        for place, body in found.items():
-            rest = tuple(getattr(place, name) for name in _AXES if name != axis)
-            groups.setdefault(rest, set()).add(json_text(body, sort_keys=True))
-        if any(len(each) > 1 for each in groups.values()):
+        for place, body in bodies.items():
+            other_axes = tuple(getattr(place, name) for name in _AXES if name != axis)
+            groups.setdefault(other_axes, set()).add(json_text(body, sort_keys=True))
+        if any(len(variants) > 1 for variants in groups.values()):
             telling.append(axis)
     return telling
 

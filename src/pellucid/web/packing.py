@@ -105,8 +105,8 @@ def _picture(picture: Picture, notes: list[str]) -> Plain:
     if isinstance(picture, Film):
         return _film(picture)
     if isinstance(picture, Frames):
-        told = asdict(picture)
-        return told | {"frames": packed(np.array(picture.frames, dtype=np.uint8))}
+        plain_fields = asdict(picture)
+        return plain_fields | {"frames": packed(np.array(picture.frames, dtype=np.uint8))}
     table: Plain = _named(asdict(picture))
     for key in ("rows", "names"):
         rows: Sequence[Any] = table.get(key, ())
@@ -149,8 +149,8 @@ def _matrix(picture: Matrix) -> Plain:
         values, tall, wide = _largest_by_size(values)
         rows = [_stretch(rows, n * tall, tall) for n in range(values.shape[0])]
         columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
-        said = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
-        pooled, address = f"{pooled}; {said}" if pooled else said, ""
+        note = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
+        pooled, address = f"{pooled}; {note}" if pooled else note, ""
     return {
         "kind": "matrix",
         "title": picture.title,

@@ -57,12 +57,12 @@ class Guard:
 
         refusal = self._refusal(scope, headers)
         if refusal is not None:
-            said = JSONResponse({"error": refusal}, status_code=403)
-            await said(scope, receive, with_headers)
+            response = JSONResponse({"error": refusal}, status_code=403)
+            await response(scope, receive, with_headers)
             return
-        if self._token is not None and _told(scope) == self._token:
-            said_once = f"{_COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-            cookies.append((b"set-cookie", said_once.encode()))
+        if self._token is not None and _read_token(scope) == self._token:
+            cookie = f"{_COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+            cookies.append((b"set-cookie", cookie.encode()))
         await self._app(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> str | None:
@@ -80,12 +80,12 @@ class Guard:
     def _knows(self, scope: Scope, headers: dict[str, str]) -> bool:
         assert self._token is not None
         pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-        said = [value for name, _, value in pairs if name == _COOKIE]
-        given = [*said, _told(scope)]
-        return any(secrets.compare_digest(each.encode(), self._token.encode()) for each in given)
+        cookies = [value for name, _, value in pairs if name == _COOKIE]
+        tokens = [*cookies, _read_token(scope)]
+        return any(secrets.compare_digest(token.encode(), self._token.encode()) for token in tokens)
 
 
-def _told(scope: Scope) -> str:
+def _read_token(scope: Scope) -> str:
     """The token in the address, where there is one."""
     return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
 

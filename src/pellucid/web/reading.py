@@ -45,7 +45,7 @@ class Traced:
         self.trace, self._book, self._versus = read, book, versus
         attentions = [Attention(side) for side in read.sides]
         attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
-        self._heads = {each: self._counted(each) for each in attentions}
+        self._heads = {attention: self._counted(attention) for attention in attentions}
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -75,8 +75,8 @@ class Traced:
     def weights(self, attention: Attention, layer: int) -> Tensor | None:
         """(heads, queries, keys) after the softmax; None where there are none."""
         count = self._heads[attention][layer]
-        found = [self.trace[f"{_named(attention, layer, n)}.weights"] for n in range(count)]
-        return torch.stack(found) if found else None
+        head_weights = [self.trace[f"{_named(attention, layer, n)}.weights"] for n in range(count)]
+        return torch.stack(head_weights) if head_weights else None
 
     def norms(self, stack: str) -> Tensor:
         """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
@@ -137,18 +137,18 @@ class Traced:
 
     def parameters(self) -> Mapping[str, Sequence[int]]:
         """Shapes of all weights with a gradient, by name."""
-        there = self.trace.backward().norms
+        norms = self.trace.backward().norms
         named = self.trace.model.named_parameters()
-        return {name: tuple(weight.shape) for name, weight in named if name in there}
+        return {name: tuple(weight.shape) for name, weight in named if name in norms}
 
     def beside(self, token: int, other: Told) -> int | str:
         """The place in `other` that belongs to a token; or why no probability is compared."""
         assert isinstance(other, Traced)
-        both = Comparison(self.trace, other.trace)
-        found = both.beside(token)
-        if both.why_not is not None or found is None:
-            return both.why_not or "nothing in what is compared with stands beside this token"
-        return found
+        comparison = Comparison(self.trace, other.trace)
+        place = comparison.beside(token)
+        if comparison.why_not is not None or place is None:
+            return comparison.why_not or "nothing in what is compared with stands beside this token"
+        return place
 
     def contents(self) -> Sequence[Heading]:
         """The chapters that this model has."""
@@ -180,9 +180,9 @@ def open_with(
     """
     read = trace(run, sentence)
     if scales:
-        read = read.with_heads({_head(each): each.by for each in scales})
-    other = versus.trace if isinstance(versus, Traced) else None
-    return Traced(read, book, other)
+        read = read.with_heads({_head(scale): scale.by for scale in scales})
+    versus_trace = versus.trace if isinstance(versus, Traced) else None
+    return Traced(read, book, versus_trace)
 
 
 def _head(scale: Scale) -> str:

@@ -42,13 +42,15 @@ def serve(
         PellucidError: the port is in use or not allowed, or the host is not of this machine.
     """
     with closing(_bound(host, port)) as bound:
-        taken = bound.getsockname()[1]
+        bound_port = bound.getsockname()[1]
         wide = host not in _LOCAL_HOSTS
         token = secrets.token_urlsafe(18) if wide else None
         named = f"[{host}]" if ":" in host else host
         hosts = [*LOCAL, named, *_own_names()] if wide else LOCAL
-        shown = socket.gethostname() if host in ("0.0.0.0", "::") else named
-        address = f"http://{shown}:{taken}/" + (f"?token={token}" if token else "") + fragment
+        shown_host = socket.gethostname() if host in ("0.0.0.0", "::") else named
+        address = (
+            f"http://{shown_host}:{bound_port}/" + (f"?token={token}" if token else "") + fragment
+        )
         server = Server(app(session, hosts=hosts, token=token))
         ready(address)
         server.run(sockets=[bound])
@@ -67,19 +69,19 @@ def _own_names() -> list[str]:
 
 def _bound(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in (PORT, 0) if port is None else (port,):
+    for candidate in (PORT, 0) if port is None else (port,):
         bound = socket.socket(family, socket.SOCK_STREAM)
         if os.name == "posix":  # elsewhere it would take the port from whoever has it
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind((host, wanted))
+            bound.bind((host, candidate))
             # from here on a browser that is quick waits and is not turned away
             bound.listen(128)
         except (OSError, OverflowError) as error:
             bound.close()
-            if port is None and wanted == PORT and isinstance(error, OSError):
+            if port is None and candidate == PORT and isinstance(error, OSError):
                 continue
-            raise PellucidError(_why(host, wanted, error)) from None
+            raise PellucidError(_why(host, candidate, error)) from None
         return bound
     raise PellucidError(f"no port is free on {host}: close another program")
 

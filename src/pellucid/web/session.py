@@ -53,19 +53,19 @@ class Session:
             return {"done": done, "of": total}
         run = self.shelf.load(ask.read.run, ask.read.checkpoint)
         with self._working, stoppable(run.model):
-            told = self._told(ask)
+            sentence = self._load_ask(ask)
             if ask.kind == "overview":
-                return overview(told) | {"about": self.shelf.about(run)}
+                return overview(sentence) | {"about": self.shelf.about(run)}
             if ask.kind == "prediction":
-                return prediction(told, ask.place.token, self._base(ask))
+                return prediction(sentence, ask.place.token, self._base(ask))
             if ask.kind == "backward":
-                return self._backward(told, ask)
-            self._look_for(told, ask)
+                return self._backward(sentence, ask)
+            self._look_for(sentence, ask)
             if ask.kind == "thumbnails":
                 place = ask.place
                 attention = Attention(place.stack, place.cross)
-                return {"thumbnails": thumbnails_of(told, attention, place.layer)}
-            return self._chapter(told, ask)
+                return {"thumbnails": thumbnails_of(sentence, attention, place.layer)}
+            return self._chapter(sentence, ask)
 
     def answer(self, ask: Ask) -> bytes:
         """The answer as JSON in UTF-8.
@@ -73,19 +73,19 @@ class Session:
         Raises:
             PellucidError: there is none, or it would be too large to send.
         """
-        said = json_text(self.get(ask), ensure_ascii=False).encode()
-        if len(said) > LARGEST_RESPONSE:
+        body = json_text(self.get(ask), ensure_ascii=False).encode()
+        if len(body) > LARGEST_RESPONSE:
             raise PellucidError(
-                f"the answer would have {len(said) / 1e6:.1f} MB, and at most "
+                f"the answer would have {len(body) / 1e6:.1f} MB, and at most "
                 f"{LARGEST_RESPONSE / 1e6:.0f} MB are sent: choose a shorter sentence"
             )
-        return said
+        return body
 
     def _base(self, ask: Ask) -> Told | None:
         """What a prediction is compared with: another reading, or the same with no head scaled."""
         if ask.versus is not None:
-            return self._one(ask.versus, (), None)
-        return self._one(ask.read, (), None) if ask.scales else None
+            return self._load_reading(ask.versus, (), None)
+        return self._load_reading(ask.read, (), None) if ask.scales else None
 
     def keep(self, reading: Reading, told: Told) -> None:
         """Answer for a sentence with what was read of it already."""
@@ -93,7 +93,7 @@ class Session:
         with self._lock:
             self._read[reading, str(run.checkpoint), (), None] = told
 
-    def _backward(self, told: Told, ask: Ask) -> Plain:
+    def _backward(self, sentence: Told, ask: Ask) -> Plain:
         """Back through all layers; how far it is can be asked meanwhile."""
         key = (ask.read, ask.scales)
 
@@ -101,22 +101,24 @@ class Session:
             self._progress[key] = (done, total)
 
         try:
-            told.go_back(watch)
-            return backward(told)
+            sentence.go_back(watch)
+            return backward(sentence)
         finally:
             self._progress.pop(key, None)
 
-    def _chapter(self, told: Told, ask: Ask) -> Plain:
-        names = [heading.id for heading in told.contents()]
+    def _chapter(self, sentence: Told, ask: Ask) -> Plain:
+        names = [heading.id for heading in sentence.contents()]
         if ask.chapter not in names:
             raise AskError(f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}")
-        return chapter_of(told.chapter(ask.chapter, ask.place))
+        return chapter_of(sentence.chapter(ask.chapter, ask.place))
 
-    def _told(self, ask: Ask) -> Told:
-        versus = None if ask.versus is None else self._one(ask.versus, (), None)
-        return self._one(ask.read, ask.scales, versus)
+    def _load_ask(self, ask: Ask) -> Told:
+        versus = None if ask.versus is None else self._load_reading(ask.versus, (), None)
+        return self._load_reading(ask.read, ask.scales, versus)
 
-    def _one(self, reading: Reading, scales: tuple[Scale, ...], versus: Told | None) -> Told:
+    def _load_reading(
+        self, reading: Reading, scales: tuple[Scale, ...], versus: Told | None
+    ) -> Told:
         if not reading.sentence.strip():
             raise AskError("the sentence is empty: write a few words to see them read")
         run = self.shelf.load(reading.run, reading.checkpoint)
@@ -125,24 +127,24 @@ class Session:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        told = self._open(run, reading.sentence, scales, versus)
+        sentence = self._open(run, reading.sentence, scales, versus)
         with self._lock:
-            self._read[key] = told
+            self._read[key] = sentence
             while len(self._read) > self._kept:
                 self._read.popitem(last=False)
-        return told
+        return sentence
 
     @staticmethod
-    def _look_for(told: Told, ask: Ask) -> None:
+    def _look_for(sentence: Told, ask: Ask) -> None:
         """Refuse a place that is not there, in words.
 
         Raises:
             PellucidError: the sentence has no such token, or the model no such layer or head.
         """
         place = ask.place
-        encodes = place.stack == "encoder" and len(told.spare) > 0
-        n = len(told.spare if encodes else told.ids)
-        heads = told.heads.get(Attention(place.stack, place.cross), ())
+        encodes = place.stack == "encoder" and len(sentence.spare) > 0
+        n = len(sentence.spare if encodes else sentence.ids)
+        heads = sentence.heads.get(Attention(place.stack, place.cross), ())
         if not 0 <= place.layer < len(heads):
             raise PellucidError(
                 f"there is no layer {place.layer} in the {place.stack}: it has {len(heads)}, "

@@ -30,7 +30,7 @@ class Shelf:
     def __init__(self, given: Sequence[str | Path | Run]) -> None:
         if not given:
             raise PellucidError("there is no run to look at: name at least one")
-        self._given = {f"run{n}": one for n, one in enumerate(given)}
+        self._given = {f"run{n}": source for n, source in enumerate(given)}
         self._held: OrderedDict[tuple[str, str], Run] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -45,25 +45,25 @@ class Shelf:
         Raises:
             PellucidError: there is no such run or checkpoint, or it cannot be opened.
         """
-        given = self._given.get(key)
-        if given is None:
+        source = self._given.get(key)
+        if source is None:
             raise AskError(f"there is no run {key!r} here: choose one from the list")
         with self._lock:
-            if isinstance(given, Run) and checkpoint in ("", given.checkpoint.name):
-                return given
+            if isinstance(source, Run) and checkpoint in ("", source.checkpoint.name):
+                return source
             if checkpoint and checkpoint not in self.checkpoints(key):
                 raise AskError(
                     f"the checkpoint {checkpoint!r} is not there, or not there any more: choose "
                     "another from the list"
                 )
-            found = self._held.get((key, checkpoint))
-            if found is None or self._outdated(key, checkpoint, found):
-                found = runs.load(self._path(key, checkpoint))
-            self._held[key, checkpoint] = found
+            run = self._held.get((key, checkpoint))
+            if run is None or self._outdated(key, checkpoint, run):
+                run = runs.load(self._path(key, checkpoint))
+            self._held[key, checkpoint] = run
             self._held.move_to_end((key, checkpoint))
             while len(self._held) > _HELD:
                 self._held.popitem(last=False)
-            return found
+            return run
 
     def checkpoints(self, key: str) -> tuple[str, ...]:
         """The names of a run's checkpoints, the oldest first; none of a published model."""
@@ -77,18 +77,18 @@ class Shelf:
         return [self._line(key) for key in self._given]
 
     def _line(self, key: str) -> dict[str, Any]:
-        given = self._given[key]
-        path = given.folder if isinstance(given, Run) else Path(given)
+        source = self._given[key]
+        path = source.folder if isinstance(source, Run) else Path(source)
         names = self.checkpoints(key)
         chosen = ""
         if names:
-            chosen = given.checkpoint.name if isinstance(given, Run) else self._named(key)
+            chosen = source.checkpoint.name if isinstance(source, Run) else self._named(key)
         name = self._folder_name(key, path)
         return {"key": key, "name": name, "checkpoints": list(names), "chosen": chosen or ""}
 
     def about(self, run: Run) -> str:
         """A loaded run in one line: parameters, layers and heads."""
-        count = sum(each.numel() for each in run.model.parameters())
+        count = sum(parameter.numel() for parameter in run.model.parameters())
         table = encode(run.config.model)
         stack: Any = table.get("decoder") or table.get("encoder") or {}
         layers = stack.get("n_layers", len(run.model.stack.blocks))
@@ -104,8 +104,8 @@ class Shelf:
         return path.resolve().name if folder is None else folder.path.resolve().name
 
     def _given_path(self, key: str) -> Path:
-        given = self._given[key]
-        return given.folder if isinstance(given, Run) else Path(given)
+        source = self._given[key]
+        return source.folder if isinstance(source, Run) else Path(source)
 
     def _folder(self, key: str) -> runs.RunFolder | None:
         try:

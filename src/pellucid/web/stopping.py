@@ -40,11 +40,11 @@ def look() -> None:
 def stoppable(model: nn.Module) -> Generator[None]:
     """Within it, every block of `model` looks whether to stop before it works."""
 
-    def before(_: nn.Module, given: Any) -> None:
+    def check_stop(_: nn.Module, inputs: Any) -> None:
         look()
 
     blocks = [block for part in model.modules() if isinstance(part, Stack) for block in part.blocks]
-    hooks = [block.register_forward_pre_hook(before) for block in blocks]
+    hooks = [block.register_forward_pre_hook(check_stop) for block in blocks]
     try:
         look()
         yield

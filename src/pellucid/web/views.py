@@ -27,19 +27,19 @@ _BINS = 512
 
 def overview(told: Told) -> Plain:
     """Tokens, layers with their heads' maps, lengths of the residual stream, the chapters."""
-    left = _THUMBNAIL_BYTES
+    bytes_left = _THUMBNAIL_BYTES
     stacks: list[Plain] = []
     for attention, heads in told.heads.items():
         norms = told.norms(attention.stack)
         layers: list[Plain] = []
         for layer, n_heads in enumerate(heads):
-            shown = thumbnails_of(told, attention, layer) if left > 0 and n_heads else None
-            left -= len(shown["data"]) if shown else 0
-            layers.append({"heads": n_heads, "thumbnails": shown})
+            maps = thumbnails_of(told, attention, layer) if bytes_left > 0 and n_heads else None
+            bytes_left -= len(maps["data"]) if maps else 0
+            layers.append({"heads": n_heads, "thumbnails": maps})
         norm = norms.float().mean(-1)
         name, crosses = attention
-        said: Plain = {"name": name, "cross": crosses, "layers": layers}
-        stacks.append(said | {"norms": [float(n) for n in norm]})
+        stack: Plain = {"name": name, "cross": crosses, "layers": layers}
+        stacks.append(stack | {"norms": [float(n) for n in norm]})
     n = len(told.pieces)
     return {
         "pieces": list(told.pieces),
@@ -99,33 +99,39 @@ def prediction(told: Told, token: int, base: Told | None) -> Plain:
     wide = logits.double()
     log_p = wide.log_softmax(-1)
     target = told.ids[token + 1] if token + 1 < n else None
-    said: Plain = {"token": token, **_likely(told, logits), "target": None}
-    said["entropy"] = float(-(log_p.exp() * log_p).sum())
+    answer: Plain = {"token": token, **_likely(told, logits), "target": None}
+    answer["entropy"] = float(-(log_p.exp() * log_p).sum())
     if target is not None:
-        said["target"] = _line(told, target, log_p)
-    said["lens"] = _ladder(told, token, target)
+        answer["target"] = _line(told, target, log_p)
+    answer["lens"] = _ladder(told, token, target)
     if base is not None:
-        said["changed"] = _changed(told, log_p, base, token, target)
-    return said
+        answer["changed"] = _changed(told, log_p, base, token, target)
+    return answer
 
 
-def _likely(told: Told, logits: Tensor) -> Plain:
+def _likely(sentence: Told, logits: Tensor) -> Plain:
     """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
     count = min(_EXACT, logits.shape[-1])
     values, ids = logits.float().topk(count)
-    likely = [[int(i), told.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)]
-    rest = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
-    return {"vocabulary": logits.shape[-1], "likely": likely, "tail": _tail(logits[rest].double())}
+    likely = [
+        [int(i), sentence.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
+    ]
+    in_tail = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
+    return {
+        "vocabulary": logits.shape[-1],
+        "likely": likely,
+        "tail": _tail(logits[in_tail].double()),
+    }
 
 
-def _tail(rest: Tensor) -> Plain | None:
-    if rest.numel() == 0:
+def _tail(logits: Tensor) -> Plain | None:
+    if logits.numel() == 0:
         return None
-    low, high = rest.min(), rest.max()
+    low, high = logits.min(), logits.max()
     width = torch.clamp((high - low) / _BINS, min=1e-12)
-    bins = ((rest - low) / width).long().clamp(0, _BINS - 1)
-    counts = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, torch.ones_like(rest))
-    sums = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, rest)
+    bins = ((logits - low) / width).long().clamp(0, _BINS - 1)
+    counts = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, torch.ones_like(logits))
+    sums = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, logits)
     full = counts > 0
     return {
         "means": packed((sums[full] / counts[full]).numpy().astype("<f4")),
@@ -133,40 +139,40 @@ def _tail(rest: Tensor) -> Plain | None:
     }
 
 
-def _line(told: Told, token_id: int, log_p: Tensor) -> Plain:
+def _line(sentence: Told, token_id: int, log_p: Tensor) -> Plain:
     return {
         "id": token_id,
-        "text": told.text_of(token_id),
+        "text": sentence.text_of(token_id),
         "p": float(log_p[token_id].exp()),
         "rank": int((log_p > log_p[token_id]).sum()) + 1,
     }
 
 
-def _ladder(told: Told, token: int, target: int | None) -> list[Plain]:
-    lens = told.lens(token)
+def _ladder(sentence: Told, token: int, target: int | None) -> list[Plain]:
+    lens = sentence.lens(token)
     if lens is None:
         return []
     ladder: list[Plain] = []
     for row in lens.double().log_softmax(-1):
-        best = _line(told, int(row.argmax()), row)
-        best["target"] = None if target is None else _line(told, target, row)
+        best = _line(sentence, int(row.argmax()), row)
+        best["target"] = None if target is None else _line(sentence, target, row)
         ladder.append(best)
     return ladder
 
 
-def _changed(told: Told, log_p: Tensor, base: Told, token: int, target: int | None) -> Plain:
+def _changed(sentence: Told, log_p: Tensor, base: Told, token: int, target: int | None) -> Plain:
     """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
-    place = told.beside(token, base)
+    place = sentence.beside(token, base)
     was = None if isinstance(place, str) else base.logits(place)
     if was is None:
         return {"kl": None, "rows": [], "why": place}
-    before = was.double().log_softmax(-1)
-    moved = log_p.exp() - before.exp()
-    most = moved.abs().topk(min(8, moved.shape[-1])).indices
-    chosen = sorted({int(i) for i in most}, key=lambda i: -abs(float(moved[i])))
+    base_log_p = was.double().log_softmax(-1)
+    moved = log_p.exp() - base_log_p.exp()
+    moved_ids = moved.abs().topk(min(8, moved.shape[-1])).indices
+    chosen = sorted({int(i) for i in moved_ids}, key=lambda i: -abs(float(moved[i])))
     if target is not None and target not in chosen:
         chosen.append(target)
     rows: list[Any] = [
-        [i, told.text_of(i), float(before[i].exp()), float(log_p[i].exp())] for i in chosen
+        [i, sentence.text_of(i), float(base_log_p[i].exp()), float(log_p[i].exp())] for i in chosen
     ]
-    return {"kl": float((before.exp() * (before - log_p)).sum()), "rows": rows}
+    return {"kl": float((base_log_p.exp() * (base_log_p - log_p)).sum()), "rows": rows}
