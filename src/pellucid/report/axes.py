@@ -31,8 +31,8 @@ class Axis:
 
 def axis_for(values: Iterable[float], *, from_zero: bool = False) -> Axis:
     """A linear axis that holds all values, with three to seven ticks at round numbers."""
-    known = list(values) or [0.0, 1.0]
-    low, high = min(known), max(known)
+    numbers = list(values) or [0.0, 1.0]
+    low, high = min(numbers), max(numbers)
     if from_zero:
         low = min(low, 0.0)
     if high - low <= 1e-9 * max(abs(high), abs(low)):
@@ -53,9 +53,9 @@ def steps_axis(last: int) -> Axis:
 
 def log_axis_for(values: Iterable[float]) -> Axis:
     """A logarithmic axis from one power of ten to another; the values are above zero."""
-    known = list(values)
-    first = math.floor(math.log10(min(known)))
-    last = max(math.ceil(math.log10(max(known))), first + 1)
+    numbers = list(values)
+    first = math.floor(math.log10(min(numbers)))
+    last = max(math.ceil(math.log10(max(numbers))), first + 1)
     return Axis(
         10.0**first, 10.0**last, tuple(10.0**i for i in range(first, last + 1)), logarithmic=True
     )

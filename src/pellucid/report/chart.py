@@ -14,7 +14,7 @@ from pellucid.report.axes import Axis, axis_for, label, log_axis_for, steps_axis
 from pellucid.report.story import Series
 
 _WIDTH, _HEIGHT = 400, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 38
+_LEFT_MARGIN, _RIGHT_MARGIN, _TOP_MARGIN, _BOTTOM_MARGIN = 46, 12, 12, 38
 #: The height of a line's name.
 _NAME = 14
 
@@ -80,10 +80,10 @@ def svg(chart: Chart) -> str:
 
 def described(chart: Chart) -> str:
     """The chart in words: from where to where each curve goes, and the lines across."""
-    said = [_course(curve) for curve in chart.curves]
-    said += [f"a line across at {line.value:.4g}: {line.name}" for line in chart.across]
-    said += [f"the run was resumed after step {step:,}" for step in chart.resumed_at]
-    return "; ".join(said) + "."
+    clauses = [_course(curve) for curve in chart.curves]
+    clauses += [f"a line across at {line.value:.4g}: {line.name}" for line in chart.across]
+    clauses += [f"the run was resumed after step {step:,}" for step in chart.resumed_at]
+    return "; ".join(clauses) + "."
 
 
 def _course(curve: Series) -> str:
@@ -100,33 +100,33 @@ def _course(curve: Series) -> str:
 
 
 def _x(axis: Axis, step: float) -> float:
-    return _LEFT + axis.share(step) * (_WIDTH - _LEFT - _RIGHT)
+    return _LEFT_MARGIN + axis.share(step) * (_WIDTH - _LEFT_MARGIN - _RIGHT_MARGIN)
 
 
 def _y(axis: Axis, value: float) -> float:
-    return _HEIGHT - _BOTTOM - axis.share(value) * (_HEIGHT - _TOP - _BOTTOM)
+    return _HEIGHT - _BOTTOM_MARGIN - axis.share(value) * (_HEIGHT - _TOP_MARGIN - _BOTTOM_MARGIN)
 
 
 def _grid(level: Axis, upright: Axis) -> list[str]:
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    bottom, right_edge = _HEIGHT - _BOTTOM_MARGIN, _WIDTH - _RIGHT_MARGIN
     parts: list[str] = []
     for tick in upright.ticks:
         y = _y(upright, tick)
-        parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
+        parts.append(f'<path class="grid" d="M{_LEFT_MARGIN} {y:.1f}H{right_edge}"/>')
         parts.append(
-            f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f'<text class="tick" x="{_LEFT_MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end">'
             f"{label(tick)}</text>"
         )
     for tick in level.ticks:
         x = _x(level, tick)
         parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>')
-        anchor = "end" if x > right - 8 else "middle"
+        anchor = "end" if x > right_edge - 8 else "middle"
         parts.append(
             f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="{anchor}">'
             f"{label(tick)}</text>"
         )
-    parts.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
-    middle = (_LEFT + right) / 2
+    parts.append(f'<path class="axis" d="M{_LEFT_MARGIN} {bottom}H{right_edge}"/>')
+    middle = (_LEFT_MARGIN + right_edge) / 2
     parts.append(
         f'<text class="tick" x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">step</text>'
     )
@@ -134,30 +134,32 @@ def _grid(level: Axis, upright: Axis) -> list[str]:
 
 
 def _upright(x: float) -> str:
-    return f'<path class="resumed" d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>'
+    return f'<path class="resumed" d="M{x:.1f} {_TOP_MARGIN}V{_HEIGHT - _BOTTOM_MARGIN}"/>'
 
 
 def _across(axis: Axis, lines: Sequence[Across]) -> list[str]:
     """Lines with their names: at the right end above the line, elsewhere where one stands there."""
-    taken: list[tuple[str, float]] = []
+    labels: list[tuple[str, float]] = []
     parts: list[str] = []
     for line in lines:
         y = _y(axis, line.value)
         places = [(end, at) for end in ("end", "start") for at in (y - 4, y + 13)]
-        inside = [(end, at) for end, at in places if _TOP + 10 < at < _HEIGHT - _BOTTOM]
-        end, at = next((each for each in inside if _is_free(each, taken)), places[0])
-        taken.append((end, at))
-        x = _WIDTH - _RIGHT if end == "end" else _LEFT + 4
+        inside = [
+            (end, at) for end, at in places if _TOP_MARGIN + 10 < at < _HEIGHT - _BOTTOM_MARGIN
+        ]
+        end, at = next((place for place in inside if _is_free(place, labels)), places[0])
+        labels.append((end, at))
+        x = _WIDTH - _RIGHT_MARGIN if end == "end" else _LEFT_MARGIN + 4
         parts.append(
-            f'<path class="across" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
+            f'<path class="across" d="M{_LEFT_MARGIN} {y:.1f}H{_WIDTH - _RIGHT_MARGIN}"/>'
             f'<text class="name" x="{x}" y="{at:.1f}" text-anchor="{end}">'
             f"{escape(line.name)}</text>"
         )
     return parts
 
 
-def _is_free(place: tuple[str, float], taken: Sequence[tuple[str, float]]) -> bool:
-    return all(place[0] != end or abs(place[1] - at) >= _NAME for end, at in taken)
+def _is_free(place: tuple[str, float], labels: Sequence[tuple[str, float]]) -> bool:
+    return all(place[0] != end or abs(place[1] - at) >= _NAME for end, at in labels)
 
 
 def _curve(places: Sequence[tuple[float, float]], number: int) -> list[str]:

@@ -39,7 +39,7 @@ def charts(story: Story) -> tuple[Chart, ...]:
             logarithmic=logarithmic,
         )
 
-    one, clip = one_of(story.unit), story.clip_norm
+    unit_name, clip = one_of(story.unit), story.clip_norm
     clipped = () if clip is None else (Across(f"clipped at {clip:g}", clip),)
     parts = {part.name for part, _ in story.parts}
     held_out = {measure.name: curve for measure, curve in story.measures}
@@ -61,7 +61,7 @@ def charts(story: Story) -> tuple[Chart, ...]:
     return (
         chart(
             "loss",
-            f"Loss, nats per {one}",
+            f"Loss, nats per {unit_name}",
             _LEARNT_BY_HEART,
             story.loss,
             story.held_out,

@@ -116,10 +116,10 @@ def _tiles(story: Story) -> str:
 
 def _telling(best: events.Evaluated) -> list[tuple[str, str, str]]:
     """The measure that says most of the best checkpoint, where anything was measured."""
-    told = news(best.measures)
-    if not told:
+    measured = news(best.measures)
+    if not measured:
         return [("best held-out", f"step {best.step:,}", "")]
-    measure, value = told[0]
+    measure, value = measured[0]
     return [("best held-out", measure.number(value), f"{measure.title}, at step {best.step:,}")]
 
 

@@ -49,15 +49,17 @@ def _named(curve: Series) -> str:
 
 
 def _numbers(curve: Series) -> str:
-    shown = _evenly(curve.points, MOST_ROWS)
-    some = "" if len(shown) == len(curve.points) else f", {len(shown)} of {len(curve.points)} rows"
+    points = _evenly(curve.points, MOST_ROWS)
+    note = (
+        "" if len(points) == len(curve.points) else f", {len(points)} of {len(curve.points)} rows"
+    )
     unit = f", {curve.unit}" if curve.unit else ""
     rows = "".join(
         f'<tr><th scope="row" class="number">{step:,}</th><td class="number">{value:.6g}</td></tr>'
-        for step, value in shown
+        for step, value in points
     )
     return _table(
-        f"{_named(curve)}{unit}{some}",
+        f"{_named(curve)}{unit}{note}",
         '<th scope="col" class="number">step</th>'
         f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
         rows,
@@ -68,8 +70,8 @@ def example(shown: Sequence[events.Example]) -> str:
     """One example as it is trained, where that was recorded."""
     tables = "".join(
         '<div class="scroll" tabindex="0" role="region" aria-label="an example as a table">'
-        f"<pre>{escape(_lines(each))}</pre></div>"
-        for each in shown[:1]
+        f"<pre>{escape(_lines(event))}</pre></div>"
+        for event in shown[:1]
     )
     if not tables:
         return ""
@@ -79,27 +81,31 @@ def example(shown: Sequence[events.Example]) -> str:
     )
 
 
-def _lines(shown: events.Example) -> str:
+def _lines(event: events.Example) -> str:
     """The table of the terminal."""
-    return "\n".join(visible(line) for line in example_lines(shown))
+    return "\n".join(visible(line) for line in example_lines(event))
 
 
 def samples(sampled: Sequence[events.Sampled]) -> str:
     """The fixed sentence over time: what came next, and how sure the model was."""
     if not sampled:
         return "<p>No sample was taken.</p>"
-    shown = _evenly(sampled, MOST_SAMPLES)
-    some = f" {len(shown)} of {len(sampled)} are shown." if len(shown) < len(sampled) else ""
+    shown_events = _evenly(sampled, MOST_SAMPLES)
+    note = (
+        f" {len(shown_events)} of {len(sampled)} are shown."
+        if len(shown_events) < len(sampled)
+        else ""
+    )
     items = "".join(
         f'<li><span class="step">step {event.step:,}</span><div>'
         f'<p class="said" dir="auto"><b>{_text(event.sentence)}</b>'
         f"<span>{_text(event.continuation)}</span></p>"
         f'<p class="next">next: {_likely(event)}</p></div></li>'
-        for event in shown
+        for event in shown_events
     )
     return (
         "<p>The same sentence, continued by the likeliest token each time; below it, the likeliest "
-        f"next tokens and their probabilities.{some}</p>"
+        f"next tokens and their probabilities.{note}</p>"
         f'<ol class="samples">{items}</ol>'
     )
 
@@ -119,8 +125,8 @@ def happenings(happened: Sequence[tuple[int, str]]) -> str:
     if not happened:
         return "<p>Nothing is recorded.</p>"
     rows = "".join(
-        f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(said))}</td></tr>'
-        for step, said in happened
+        f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(text))}</td></tr>'
+        for step, text in happened
     )
     return _table(
         "in the order in which they happened",
@@ -153,8 +159,8 @@ def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
     )
 
 
-def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
+def _evenly(items: Sequence[_Item], limit: int) -> Sequence[_Item]:
     """At most `most` of them, evenly apart, the first and the last among them."""
-    if len(items) <= most:
+    if len(items) <= limit:
         return items
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+    return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]

@@ -95,14 +95,14 @@ def tell(happened: Sequence[events.Event], name: str) -> Story:
         unit=units[-1],
         examples=tuple(e for e in happened if isinstance(e, events.Example)),
         samples=tuple(e for e in happened if isinstance(e, events.Sampled)),
-        happenings=tuple((e.step, said) for e in happened if (said := _happening(e))),
+        happenings=tuple((e.step, text) for e in happened if (text := _happening(e))),
         resumed_at=tuple(e.step for e in resumed),
     )
 
 
 def _measures(evaluated: Sequence[events.Evaluated]) -> tuple[tuple[Measured, Series], ...]:
     """A curve for every measure that was taken, the most telling first."""
-    found = {name: value for event in evaluated for name, value in event.measures}
+    values_by_name = {name: value for event in evaluated for name, value in event.measures}
     return tuple(
         (
             measure,
@@ -116,7 +116,7 @@ def _measures(evaluated: Sequence[events.Evaluated]) -> tuple[tuple[Measured, Se
                 ],
             ),
         )
-        for measure, _ in in_order(found.items())
+        for measure, _ in in_order(values_by_name.items())
     )
 
 
@@ -180,20 +180,20 @@ def _ended(happened: Sequence[events.Event]) -> str:
 def _plain(name: str, unit: str, points: Sequence[tuple[int, float]]) -> Series:
     stretch = math.ceil(len(points) / MOST_POINTS) or 1
     finite = [(step, value) for step, value in points if math.isfinite(value)]
-    kept = _means(finite, stretch)
-    updates = 1 if stretch == 1 else _typical_gap(kept)
-    return Series(name, unit, tuple(kept), updates, len(points) - len(finite))
+    means = _means(finite, stretch)
+    updates = 1 if stretch == 1 else _typical_gap(means)
+    return Series(name, unit, tuple(means), updates, len(points) - len(finite))
 
 
 def _joined(name: str, unit: str, reports: Iterable[tuple[int, tuple[float, ...]]]) -> Series:
     """A curve of what every single update measured; each report names its last update."""
-    every: list[tuple[int, float]] = []
+    points: list[tuple[int, float]] = []
     for last, values in reports:
         first = last - len(values) + 1
-        every += [(first + i, value) for i, value in enumerate(values)]
-    finite = [(step, value) for step, value in every if math.isfinite(value)]
+        points += [(first + i, value) for i, value in enumerate(values)]
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
     stretch = math.ceil(len(finite) / MOST_POINTS) or 1
-    return Series(name, unit, tuple(_means(finite, stretch)), stretch, len(every) - len(finite))
+    return Series(name, unit, tuple(_means(finite, stretch)), stretch, len(points) - len(finite))
 
 
 def _means(points: Sequence[tuple[int, float]], stretch: int) -> list[tuple[int, float]]:

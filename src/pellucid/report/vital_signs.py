@@ -56,22 +56,22 @@ def vitals_page(name: str, events: Sequence[Vitals], said: Mapping[str, Said]) -
 def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
     """When a sign's word became another."""
     words: dict[str, str] = {}
-    found: list[tuple[int, str]] = []
+    rows: list[tuple[int, str]] = []
     for event in events:
         for id, _, value, word, step, _ in event.signs:
             if word != words.get(id, "calm"):
-                found.append((step, f"{id}: {word}, at {value:.4g}"))
+                rows.append((step, f"{id}: {word}, at {value:.4g}"))
             words[id] = word
-    return found
+    return rows
 
 
 def _section(
-    number: int, name: str, word: str, events: Sequence[Vitals], said: Mapping[str, Said]
+    number: int, name: str, word: str, events: Sequence[Vitals], specs: Mapping[str, Said]
 ) -> str:
     figures = "".join(
         figure(chart, svg(chart))
-        for id, told in said.items()
-        if told.equation == number and (chart := _chart(id, told, events)) is not None
+        for id, spec in specs.items()
+        if spec.equation == number and (chart := _chart(id, spec, events)) is not None
     )
     return (
         f'<section id="equation-{number}" aria-labelledby="equation-{number}-head">'
@@ -81,24 +81,30 @@ def _section(
     )
 
 
-def _chart(id: str, told: Said, events: Sequence[Vitals]) -> Chart | None:
-    every = {step: value for e in events for sign, _, value, _, step, _ in e.signs if sign == id}
-    points = tuple((step, value) for step, value in sorted(every.items()) if math.isfinite(value))
-    if not every:
+def _chart(id: str, spec: Said, events: Sequence[Vitals]) -> Chart | None:
+    values_by_step = {
+        step: value for e in events for sign, _, value, _, step, _ in e.signs if sign == id
+    }
+    points = tuple(
+        (step, value) for step, value in sorted(values_by_step.items()) if math.isfinite(value)
+    )
+    if not values_by_step:
         return None
     low = min((value for _, value in points), default=0.0)
     high = max((value for _, value in points), default=0.0)
     # a limit that is far from all that was measured would press the curve flat
     near = tuple(
         Across(f"{word} at {limit:g}", limit)
-        for word, limit in told.limits
+        for word, limit in spec.limits
         if low - (high - low) <= limit <= high + (high - low)
     )
     return Chart(
         key=id.replace(".", "-"),
         title=id,
-        says=f"{told.rule}. Source: {told.source}.",
-        curves=(Series(name=id, unit="", points=points, left_out=len(every) - len(points)),),
+        says=f"{spec.rule}. Source: {spec.source}.",
+        curves=(
+            Series(name=id, unit="", points=points, left_out=len(values_by_step) - len(points)),
+        ),
         across=near,
         resumed_at=(),
         last_step=events[-1].step,

@@ -68,10 +68,10 @@ def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:
 
 def _facts_in(file: Path) -> Facts:
     try:
-        found: object = read_json(file)
+        content: object = read_json(file)
     except PellucidError as error:
         return [(file.name, str(error))]
-    return list(_flat(found, ""))
+    return list(_flat(content, ""))
 
 
 def _flat(value: object, name: str) -> Iterator[tuple[str, str]]:
