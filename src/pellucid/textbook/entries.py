@@ -78,8 +78,8 @@ def _in_order(module: str) -> list[str]:
     inside = vars(import_module(f"pellucid.maths.{module}"))
     return [
         name
-        for name, thing in inside.items()
-        if name in maths.__all__ and thing.__module__ == f"pellucid.maths.{module}"
+        for name, member in inside.items()
+        if name in maths.__all__ and member.__module__ == f"pellucid.maths.{module}"
     ]
 
 
@@ -89,8 +89,8 @@ def entry(name: str) -> Entry:
     head, sections = _parts(inspect.getdoc(function) or "")
     says, *body = head.split("\n\n")
     # short entries have their formula in the first line, before a colon
-    own = body.pop(0) if body and _FORMULA.search(body[0]) else ""
-    formula = own or says.split(":")[0]
+    formula_line = body.pop(0) if body and _FORMULA.search(body[0]) else ""
+    formula = formula_line or says.split(":")[0]
     module = inspect.unwrap(function).__module__.removeprefix("pellucid.maths.")
     (topic,) = (topic for topic, modules in _CHAPTERS.items() if module in modules)
     return Entry(
@@ -113,8 +113,8 @@ def entry(name: str) -> Entry:
 
 def _parts(docstring: str) -> tuple[str, dict[str, str]]:
     """What stands before the first section, and the sections."""
-    head, *rest = _SECTION.split(docstring)
-    names, texts = rest[::2], rest[1::2]
+    head, *pieces = _SECTION.split(docstring)
+    names, texts = pieces[::2], pieces[1::2]
     return head.strip(), {
         name: inspect.cleandoc("\n" + text).strip("\n")
         for name, text in zip(names, texts, strict=True)
@@ -123,25 +123,29 @@ def _parts(docstring: str) -> tuple[str, dict[str, str]]:
 
 def _arguments(function: Any) -> str:
     names: list[str] = []
-    for each in inspect.signature(function).parameters.values():
-        if each.kind is each.KEYWORD_ONLY and "*" not in names:
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in names:
             names.append("*")
-        names.append(each.name if each.default is each.empty else f"{each.name}={each.default}")
+        names.append(
+            parameter.name
+            if parameter.default is parameter.empty
+            else f"{parameter.name}={parameter.default}"
+        )
     return f"({', '.join(names)})"
 
 
-def _gradient(name: str, told: str) -> str:
+def _gradient(name: str, section: str) -> str:
     """The section, below the formulas of the functions that it names."""
     named = [
-        each
-        for each in re.findall(r"`(\w+_grads?)`", told) or [f"{name}_grad"]
-        if each in maths.__all__
+        function_name
+        for function_name in re.findall(r"`(\w+_grads?)`", section) or [f"{name}_grad"]
+        if function_name in maths.__all__
     ]
     formulas = [
-        "\n".join(_parts(inspect.getdoc(getattr(maths, each)) or "")[0].split("\n\n")[1:2])
-        for each in named
+        "\n".join(_parts(inspect.getdoc(getattr(maths, function_name)) or "")[0].split("\n\n")[1:2])
+        for function_name in named
     ]
-    return "\n".join(text for text in (*formulas, told or ", ".join(named)) if text)
+    return "\n".join(text for text in (*formulas, section or ", ".join(named)) if text)
 
 
 def _expressions(text: str) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Computed:
     @property
     def shown(self) -> str:
         """The value in a few digits, an array's rows below each other."""
-        return _shown(self.value)
+        return _format_value(self.value)
 
     @property
     def plain(self) -> Any:
@@ -69,9 +69,9 @@ def compute(expression: str) -> Computed:
     return Computed(expression, value)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
-        return "\n".join(_shown(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
+        return "\n".join(_format_value(part) for part in value)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if np.ndim(value) == 0:
@@ -88,7 +88,7 @@ def _readable(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_plain(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -131,7 +131,7 @@ def _as_name(words: str) -> str:
     return name.replace("crossentropy", "cross_entropy").replace("optimizer", "optimiser")
 
 
-def _near(name: str, known: list[str]) -> list[str]:
-    inside = [each for each in known if name and name in each]
-    close = difflib.get_close_matches(name, known, n=5, cutoff=0.6)
+def _near(name: str, names: list[str]) -> list[str]:
+    inside = [candidate for candidate in names if name and name in candidate]
+    close = difflib.get_close_matches(name, names, n=5, cutoff=0.6)
     return list(dict.fromkeys([*close, *inside]))[:5]
