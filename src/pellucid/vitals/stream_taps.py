@@ -50,7 +50,7 @@ class StreamTaps:
                     if _narrows(part) and "att" not in name.lower():
                         hooks.before(part, "units.dead", measurements.narrowing(f"{place}.{name}"))
             yield
-        measurements.put(tape)
+        measurements.put_signs(tape)
 
 
 class _StreamMeasurements:
@@ -107,7 +107,7 @@ class _StreamMeasurements:
 
         return hook
 
-    def put(self, tape: Tape) -> None:
+    def put_signs(self, tape: Tape) -> None:
         for sign, at in self.by_sign.items():
             if sign == "tokens.cosine":  # the last block's alone
                 place, value = list(at.items())[-1]
