@@ -365,7 +365,7 @@ def of_everything(loop: Loop) -> Watch:
 
 @pytest.mark.parametrize("each", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> None:
-    ids, real = measured(), Tape._put
+    ids, real = measured(), Tape._add_column
     assert len(ids) > 20
     for id in ids[::each]:
 
@@ -373,7 +373,7 @@ def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> Non
             real(self, this, boom if this == id else values, places)
 
         with pytest.MonkeyPatch.context() as patch, reports() as lines:
-            patch.setattr(Tape, "_put", put)
+            patch.setattr(Tape, "_add_column", put)
             w = unharmed(Loop, of_everything)
         assert set(w.guard.off) == {id}
         assert len(lines) == 1
@@ -415,14 +415,14 @@ INSIDE = [
     "pellucid.vitals.probe.Looking.glance",
     "pellucid.vitals.attention_taps._listened_to",
     "pellucid.vitals.attention_taps.fused_call",
-    "pellucid.vitals.stream_taps._Seen.block",
+    "pellucid.vitals.stream_taps._StreamMeasurements.block",
     "pellucid.vitals.stream_taps.mean_cosine",
     "pellucid.vitals.stream_taps._wide",
     "pellucid.vitals.predictions._of_each",
     "pellucid.vitals.updates.sample",
     "pellucid.vitals.updates.Updates.after",
     "pellucid.vitals.capture.Capture._keep",
-    "pellucid.vitals.capture.Capture._made",
+    "pellucid.vitals.capture.Capture._hear_output",
     "pellucid.vitals.losses.Losses.put",
     "pellucid.vitals.tape.Tape._send",
     "pellucid.vitals.tape.Tape.read",

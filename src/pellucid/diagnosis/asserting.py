@@ -31,9 +31,9 @@ from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, 
 
 
 def _none(findings: Iterable[Finding]) -> None:
-    told = [each.text() for each in findings if each.severity != "note"]
-    if told:
-        raise AssertionError("\n" + "\n\n".join(told))
+    texts = [finding.text() for finding in findings if finding.severity != "note"]
+    if texts:
+        raise AssertionError("\n" + "\n\n".join(texts))
 
 
 def assert_causal(model: nn.Module) -> None:

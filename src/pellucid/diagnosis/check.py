@@ -132,7 +132,7 @@ def _asked_of(
         data = None
     ids = None if data is None else _small(subject, data).ids
     findings += outside + (ask(probe_finite, subject, ids) or [])
-    if any(each.code in ("WGT001", "NUM004") for each in findings):
+    if any(finding.code in ("WGT001", "NUM004") for finding in findings):
         return findings
     findings += _of_the_model(ask, subject, ids, optimizer)
     return findings + ([] if data is None else _of_the_data(ask, subject, data, tokenizer, loss))
@@ -170,13 +170,13 @@ def _of_the_data(
 def _small(subject: Subject, data: Examples) -> Examples:
     """The first rows of the first batch, no longer than the model takes."""
     cut = (slice(0, _ROWS), slice(0, min(_TOKENS, subject.context or _TOKENS)))
-    rest = (data.labels, data.padding, data.source, data.source_padding)
-    return Examples((data.ids[cut],), *(None if each is None else each[cut] for each in rest))
+    parts = (data.labels, data.padding, data.source, data.source_padding)
+    return Examples((data.ids[cut],), *(None if part is None else part[cut] for part in parts))
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
     """What two probes found alike is one finding: the first."""
     first: dict[tuple[str, str], Finding] = {}
-    for each in findings:
-        first.setdefault((each.code, each.where), each)
+    for finding in findings:
+        first.setdefault((finding.code, finding.where), finding)
     return list(first.values())

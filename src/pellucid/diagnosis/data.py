@@ -41,9 +41,9 @@ class Examples:
 
     def on(self, device: torch.device) -> Examples:
         """The same, where the model is."""
-        rest = (self.labels, self.padding, self.source, self.source_padding)
-        moved = (None if each is None else each.to(device) for each in rest)
-        return Examples(tuple(each.to(device) for each in self.batches), *moved)
+        parts = (self.labels, self.padding, self.source, self.source_padding)
+        moved = (None if part is None else part.to(device) for part in parts)
+        return Examples(tuple(batch.to(device) for batch in self.batches), *moved)
 
 
 def examples(
@@ -58,20 +58,20 @@ def examples(
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
     """
-    one = isinstance(ids, Tensor | str) or not hasattr(ids, "__iter__")
-    batches = (cast("Tensor", ids),) if one else tuple(cast("Sequence[Tensor]", ids))
-    given: tuple[Any, ...] = batches if labels is None else (*batches, labels)
-    wrong = [each for each in given if not isinstance(each, Tensor)]
+    is_single = isinstance(ids, Tensor | str) or not hasattr(ids, "__iter__")
+    batches = (cast("Tensor", ids),) if is_single else tuple(cast("Sequence[Tensor]", ids))
+    tensors: tuple[Any, ...] = batches if labels is None else (*batches, labels)
+    wrong = [tensor for tensor in tensors if not isinstance(tensor, Tensor)]
     if wrong:
         raise PellucidError(
             "ids and labels must be tensors of whole numbers in (batch, time), ids also several "
             f"of them: was {wrong[0]!r:.40}. Text is encoded by a tokenizer first"
         )
-    for each in batches:
-        if each.ndim != 2 or each.is_floating_point() or not each.numel():
+    for batch in batches:
+        if batch.ndim != 2 or batch.is_floating_point() or not batch.numel():
             raise PellucidError(
-                f"ids must be whole numbers in (batch, time), and some: was {tuple(each.shape)} "
-                f"of {each.dtype}"
+                f"ids must be whole numbers in (batch, time), and some: was {tuple(batch.shape)} "
+                f"of {batch.dtype}"
             )
     if not batches:
         raise PellucidError("ids is an empty list: pass one batch at least, or none at all")
@@ -81,10 +81,10 @@ def examples(
             "labels must be (batch, time) with a row for each row of ids, was "
             f"{tuple(labels.shape)} for {rows} rows"
         )
-    for name, each in (("labels", None if two_texts else labels), ("padding", padding)):
-        if each is not None and each.shape != batches[0].shape:
+    for name, tensor in (("labels", None if two_texts else labels), ("padding", padding)):
+        if tensor is not None and tensor.shape != batches[0].shape:
             raise PellucidError(
-                f"{name} must have the shape of the first batch of ids, was {tuple(each.shape)} "
+                f"{name} must have the shape of the first batch of ids, was {tuple(tensor.shape)} "
                 f"and {tuple(batches[0].shape)}"
             )
     return Examples(batches, labels, padding)

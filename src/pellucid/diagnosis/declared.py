@@ -52,8 +52,10 @@ class Declared:
 
 def _listed(frozen: Any) -> Sequence[str]:
     """Patterns as they are to be: several, and each a text."""
-    several = isinstance(frozen, tuple | list)
-    if not several or not all(isinstance(each, str) for each in cast("Sequence[Any]", frozen)):
+    is_list = isinstance(frozen, tuple | list)
+    if not is_list or not all(
+        isinstance(pattern, str) for pattern in cast("Sequence[Any]", frozen)
+    ):
         raise ConfigError(
             f"frozen must be a list of patterns of parameter names, was {frozen!r}: write "
             'frozen=["embed"]'

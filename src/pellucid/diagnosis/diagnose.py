@@ -69,28 +69,30 @@ def diagnose(
     ignored = tuple(ignore)
     without([], ignored)
     course = Course(history)
-    said = declared or Declared()
+    by_design = declared or Declared()
     probed = [
-        Suspected(each.code, each.severity, each.confidence, each)
-        for each in (_in_earnest(each, course) for each in history.findings)
+        Suspected(finding.code, finding.severity, finding.confidence, finding)
+        for finding in (_in_earnest(finding, course) for finding in history.findings)
     ]
     asking = Asking()
-    fitting = [_of(each, course) for each in suspects(course, asking)]
+    fitting = [_of(suspect, course) for suspect in suspects(course, asking)]
     all_of_them = [
-        each
-        for each in (*probed, *fitting)
-        if each.code not in ignored and not _meant(each.finding, said)
+        suspect
+        for suspect in (*probed, *fitting)
+        if suspect.code not in ignored and not _meant(suspect.finding, by_design)
     ]
     sick = _sick(history)
-    kept = _roots(all_of_them)
-    found = [_with_symptoms(each.finding, sick) for each in kept]
-    explained = [pattern for each in kept for pattern in register()[each.code].explains]
-    left = {id: read for id, read in sick.items() if not _said(id, explained)}
-    if left and not course.goes_well and "UNK001" not in ignored and not _grave(found):
-        found.append(_unknown(left, [each for each in fitting if each not in kept]))
-    found = [asking(_with_patch, each, history.config) or each for each in found]
-    found += [each for each in asking.unseen if each.code not in ignored]
-    return sorted(found, key=_weight, reverse=True)
+    roots = _roots(all_of_them)
+    findings = [_with_symptoms(root.finding, sick) for root in roots]
+    explained = [pattern for root in roots for pattern in register()[root.code].explains]
+    unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
+    if unexplained and not course.goes_well and "UNK001" not in ignored and not _grave(findings):
+        findings.append(
+            _unknown(unexplained, [suspect for suspect in fitting if suspect not in roots])
+        )
+    findings = [asking(_with_patch, finding, history.config) or finding for finding in findings]
+    findings += [finding for finding in asking.unseen if finding.code not in ignored]
+    return sorted(findings, key=_weight, reverse=True)
 
 
 class Suspected(NamedTuple):
@@ -113,60 +115,62 @@ def _of(suspect: Suspect, course: Course) -> Suspected:
 
 def _in_earnest(finding: Finding, course: Course) -> Finding:
     """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
-    known = course.start is not None and course.guessing is not None
-    if finding.code == "GRD003" and known and course.fresh:
+    is_measured = course.start is not None and course.guessing is not None
+    if finding.code == "GRD003" and is_measured and course.fresh:
         return replace(finding, severity="warn")
     return finding
 
 
-def _roots(every: Sequence[Suspected]) -> list[Suspected]:
+def _roots(suspected: Sequence[Suspected]) -> list[Suspected]:
     """Those that no surer one explains."""
-    kept: list[Suspected] = []
-    for each in sorted(every, key=_turn):
-        codes = [one.code for one in kept]
+    roots: list[Suspected] = []
+    for suspect in sorted(suspected, key=_turn):
+        codes = [root.code for root in roots]
         patterns = [pattern for code in codes for pattern in register()[code].explains]
-        if each.code not in codes and not _said(each.code, patterns):
-            kept.append(each)
-    return kept
+        if suspect.code not in codes and not _matches_any(suspect.code, patterns):
+            roots.append(suspect)
+    return roots
 
 
-def _turn(each: Suspected) -> tuple[bool, bool, int, float]:
+def _turn(suspect: Suspected) -> tuple[bool, bool, int, float]:
     """The surest first; notes explain nothing that is worse, and what many bring about is last."""
-    turn = _FIRST.index(each.code) if each.code in _FIRST else len(_FIRST)
-    return each.severity == "note", each.code in _GENERAL, turn, -each.likely
+    turn = _FIRST.index(suspect.code) if suspect.code in _FIRST else len(_FIRST)
+    return suspect.severity == "note", suspect.code in _GENERAL, turn, -suspect.likely
 
 
-def _said(name: str, patterns: Iterable[str]) -> bool:
+def _matches_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _meant(finding: Finding, said: Declared) -> bool:
+def _meant(finding: Finding, by_design: Declared) -> bool:
     """Whether it is as it was declared to be."""
-    if finding.code in ("POS001",) and said.no_positions:
+    if finding.code in ("POS001",) and by_design.no_positions:
         return True
     frozen = finding.code in ("GRD001", "GRD003", "OPT001", "OPT002")
-    return frozen and said.is_frozen(finding.where) and bool(finding.where)
+    return frozen and by_design.is_frozen(finding.where) and bool(finding.where)
 
 
 def _sick(history: History) -> dict[str, Reading]:
     """Signs that stayed sick, each with its first sick reading."""
-    found: dict[str, Reading] = {}
+    first_sick: dict[str, Reading] = {}
     for id, readings in history.signs.items():
         in_a_row = 0
         for read in readings:
             in_a_row = in_a_row + 1 if read.word == "sick" else 0
             if in_a_row == _LASTING:
-                found[id] = read
+                first_sick[id] = read
                 break
-    return found
+    return first_sick
 
 
 def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
     """A finding with what it brings about as evidence."""
     patterns = register()[finding.code].explains
-    named = {each.sign for each in finding.evidence}
+    named = {clue.sign for clue in finding.evidence}
     symptoms = [
-        _symptom(id, read) for id, read in sick.items() if _said(id, patterns) and id not in named
+        _symptom(id, read)
+        for id, read in sick.items()
+        if _matches_any(id, patterns) and id not in named
     ]
     return replace(finding, evidence=(*finding.evidence, *symptoms[:_LISTED]))
 
@@ -182,24 +186,24 @@ def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
     return replace(finding, patch=first[0].assignments) if first else finding
 
 
-def _unknown(left: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:
+def _unknown(unexplained: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:
     """What is sick, and what it may be."""
-    first = min(left, key=lambda id: left[id].step)
-    names = [f"{register()[each.code].title} ({each.code})" for each in fitting[:4]]
+    first = min(unexplained, key=lambda id: unexplained[id].step)
+    names = [f"{register()[rival.code].title} ({rival.code})" for rival in fitting[:4]]
     suspect = Suspect(
         code="UNK001",
         likely=0.5,
-        what=f"Sick without a known cause: {', '.join(left)}."
+        what=f"Sick without a known cause: {', '.join(unexplained)}."
         + (f" It may be: {'; '.join(names)}." if names else ""),
-        clues=tuple(evidence("UNK001", id, read.value) for id, read in left.items()),
-        where=left[first].where,
-        step=left[first].step,
+        clues=tuple(evidence("UNK001", id, read.value) for id, read in unexplained.items()),
+        where=unexplained[first].where,
+        step=unexplained[first].step,
     )
     return suspect.finding()
 
 
-def _grave(found: Iterable[Finding]) -> bool:
-    return any(each.severity in ("fault", "fatal") for each in found)
+def _grave(findings: Iterable[Finding]) -> bool:
+    return any(finding.severity in ("fault", "fatal") for finding in findings)
 
 
 def _weight(finding: Finding) -> tuple[int, float]:

@@ -80,14 +80,14 @@ class Finding:
 
     def text(self, width: int = 80) -> str:
         """The finding for people: what, where, why it matters, what to do; plain letters only."""
-        told = register()[self.code]
-        lines = [f"{self.code}  {self.severity}  {told.title}", *_filled("", self.what, width)]
+        entry = register()[self.code]
+        lines = [f"{self.code}  {self.severity}  {entry.title}", *_filled("", self.what, width)]
         if self.where:
             lines += _filled("where: ", self.where, width)
-        for each in self.evidence:
-            seen = f"{_number(each.value)}; expected {each.expected}"
-            lines += _filled(f"{each.sign}: ", seen, width)
-        lines += _filled("why it matters: ", told.explanation, width)
+        for clue in self.evidence:
+            reading = f"{_number(clue.value)}; expected {clue.expected}"
+            lines += _filled(f"{clue.sign}: ", reading, width)
+        lines += _filled("why it matters: ", entry.explanation, width)
         if self.cause:
             lines += _filled("likely cause: ", self.cause, width)
         lines += _filled("what to do: ", self.fix, width)
@@ -106,16 +106,16 @@ def found(
     step: int | None = 0,
 ) -> Finding:
     """A finding with the register's words for its code; a better fix can be put in their place."""
-    told = register()[code]
+    entry = register()[code]
     return Finding(
         code=code,
-        severity=severity or told.severity,
+        severity=severity or entry.severity,
         what=what,
         evidence=evidence,
         cause=cause,
         confidence=confidence,
         where=where,
-        fix=told.fix,
+        fix=entry.fix,
         step=step,
         docs=f"docs/diagnosis.md#{code.lower()}",
     )
@@ -123,8 +123,8 @@ def found(
 
 def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
     """What was measured, against the register's threshold for a code."""
-    told = register()[code]
-    return Evidence(sign, value, told.threshold, told.source)
+    entry = register()[code]
+    return Evidence(sign, value, entry.threshold, entry.source)
 
 
 @cache
@@ -157,27 +157,27 @@ def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding
     ignored = tuple(ignored)
     unknown = [code for code in ignored if code not in register()]
     if unknown:
-        near = dict.fromkeys(other for code in unknown for other in _alike(code))
+        near = dict.fromkeys(candidate for code in unknown for candidate in _alike(code))
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise ConfigError(
             f"no finding has the code {', '.join(unknown)}; {hint}docs/diagnosis.md "
             "lists all there are"
         )
-    kept = [each for each in findings if each.code not in ignored]
-    return sorted(kept, key=lambda each: -SEVERITIES.index(each.severity))
+    remaining = [finding for finding in findings if finding.code not in ignored]
+    return sorted(remaining, key=lambda finding: -SEVERITIES.index(finding.severity))
 
 
 def _alike(code: str) -> list[str]:
     """Codes that may have been meant: it is their beginning, or nearly what they are."""
-    said = code.upper()
-    begun = [other for other in register() if said and other.startswith(said)]
-    return begun[:6] or difflib.get_close_matches(said, register(), n=3)
+    prefix = code.upper()
+    begun = [candidate for candidate in register() if prefix and candidate.startswith(prefix)]
+    return begun[:6] or difflib.get_close_matches(prefix, register(), n=3)
 
 
 def reaches(findings: Sequence[Finding], severity: Severity) -> bool:
     """Whether any finding is at least as severe."""
     least = SEVERITIES.index(severity)
-    return any(SEVERITIES.index(each.severity) >= least for each in findings)
+    return any(SEVERITIES.index(finding.severity) >= least for finding in findings)
 
 
 def _filled(head: str, text: str, width: int) -> list[str]:

@@ -143,11 +143,11 @@ def run_fork(
 
 def _run(job: Job, progress: Progress, record: _Record, into: RunFolder) -> float | None:
     """Run the loop under watch; the last held-out loss, None where the loop was stopped."""
-    found: list[float] = []
+    held_out_losses: list[float] = []
 
     def keep(event: Event) -> None:
         if isinstance(event, events.Evaluated):
-            found.append(event.loss_nats)
+            held_out_losses.append(event.loss_nats)
 
     # whoever watches finds its windows where a run has them
     begun = Resumed(
@@ -163,7 +163,7 @@ def _run(job: Job, progress: Progress, record: _Record, into: RunFolder) -> floa
             run_loop(job, progress, [record, keep, watch], Interrupts())
         except NonFiniteError:
             return None
-    return found[-1]
+    return held_out_losses[-1]
 
 
 def _quiet(run: config.Run) -> config.Run:
@@ -212,9 +212,9 @@ def _nowhere(into: RunFolder) -> Callable[[int, Checkpoint, bool], Path]:
 
 def _bring_windows(source: RunFolder, into: RunFolder) -> None:
     """The windows that words depend on, where the run kept them."""
-    kept = source.path / "vitals.json"
-    if kept.is_file():
-        shutil.copy(kept, into.path)
+    windows = source.path / "vitals.json"
+    if windows.is_file():
+        shutil.copy(windows, into.path)
 
 
 def _copied(checkpoint: Checkpoint) -> Checkpoint:

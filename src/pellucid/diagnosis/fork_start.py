@@ -13,7 +13,7 @@ from pellucid.diagnosis.finding import Finding
 from pellucid.training import Event, events
 
 #: A sign is called sick after several readings: what it shows began about so many updates before.
-_BEFORE = 50
+_MARGIN = 50
 #: A fork is at most so many times as long as was asked for, to reach the trouble.
 _STRETCH = 3
 
@@ -49,11 +49,11 @@ def choose_start(
     fresh = min(total, _length(0, trouble, steps))
     if trouble is None:
         return Start(step=room[-1], steps=min(steps, total - room[-1]), fresh_steps=fresh)
-    before = [step for step in room if step <= max(0, trouble - _BEFORE)][-1]
-    if trouble - before <= _STRETCH * steps:
-        long = min(total - before, _length(before, trouble, steps))
-        return Start(step=before, steps=long, fresh_steps=fresh)
-    near = min((step for step in room if step > before), default=before)
+    checkpoint = [step for step in room if step <= max(0, trouble - _MARGIN)][-1]
+    if trouble - checkpoint <= _STRETCH * steps:
+        long = min(total - checkpoint, _length(checkpoint, trouble, steps))
+        return Start(step=checkpoint, steps=long, fresh_steps=fresh)
+    near = min((step for step in room if step > checkpoint), default=checkpoint)
     note = (
         f"no checkpoint from shortly before the trouble (update {trouble}) is left: forks that go "
         f"on from a checkpoint begin at update {near}"
@@ -68,9 +68,9 @@ def _length(start: int, trouble: int | None, steps: int) -> int:
     return max(steps, trouble - start + steps // 2)
 
 
-def _troubles(told: Sequence[Event], findings: Sequence[Finding]) -> Iterator[int]:
-    yield from (each.step for each in findings if each.step)
-    for event in told:
+def _troubles(run_events: Sequence[Event], findings: Sequence[Finding]) -> Iterator[int]:
+    yield from (finding.step for finding in findings if finding.step)
+    for event in run_events:
         if isinstance(event, events.StoppedNonFinite):
             yield event.step
         if isinstance(event, events.Vitals):

@@ -54,29 +54,29 @@ def _read(ratios: list[float], has_norms: bool) -> Frame:
         return Frame(None if has_norms else "none", False)
     if not has_norms:
         return Frame("none", True)
-    kept = all(abs(ratio - 1) < 0.01 for ratio in ratios)
-    return Frame("pre" if kept else "post", True)
+    is_pre_norm = all(abs(ratio - 1) < 0.01 for ratio in ratios)
+    return Frame("pre" if is_pre_norm else "post", True)
 
 
 def _silenced(block: nn.Module, ratios: list[float]) -> Iterator[Any]:
-    given: list[Tensor] = []
+    inputs: list[Tensor] = []
 
     def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if args and isinstance(args[0], Tensor):
             args = (args[0] * _TIMES, *args[1:])
         elif isinstance(named.get("hidden_states"), Tensor):
             named = named | {"hidden_states": named["hidden_states"] * _TIMES}
-        given.append(args[0] if args else named["hidden_states"])
+        inputs.append(args[0] if args else named["hidden_states"])
         return args, named
 
-    def compare(module: nn.Module, args: Any, made: Any) -> None:
-        out = made if isinstance(made, Tensor) else made[0]
-        x = given.pop()
+    def compare(module: nn.Module, args: Any, returned: Any) -> None:
+        out = returned if isinstance(returned, Tensor) else returned[0]
+        x = inputs.pop()
         if isinstance(out, Tensor) and out.shape == x.shape:
             ratios.append(float(_size(out) / _size(x).clamp(min=1e-30)))
 
-    def silent(module: nn.Module, args: Any, made: Any) -> Any:
-        return torch.zeros_like(made) if isinstance(made, Tensor) else made
+    def silent(module: nn.Module, args: Any, returned: Any) -> Any:
+        return torch.zeros_like(returned) if isinstance(returned, Tensor) else returned
 
     yield block.register_forward_pre_hook(louder, with_kwargs=True)
     for part in named_modules(block).values():

@@ -35,9 +35,9 @@ class DiagnosisCallback(VitalsCallback):
         super().__init__(show=show, **options)
         self.live = Live(action, ignore, self.guard)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to watch, and to listen."""
-        super().on_train_begin(args, state, control, **given)
+        super().on_train_begin(args, state, control, **kwargs)
         if self.watch is not None:
             self.guard("causes", self.live.listen_to, self.watch)
 
@@ -48,8 +48,8 @@ class DiagnosisCallback(VitalsCallback):
         return control
 
     @guarded("the findings")
-    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop watching, and say what was seen and what is behind it."""
-        super().on_train_end(args, state, control, **given)
+        super().on_train_end(args, state, control, **kwargs)
         if self._show and state.is_world_process_zero:
             print(self.live.report())

@@ -13,7 +13,7 @@ from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.subject import Subject
 
 _CODES = {0: "LOS001", 2: "LOS002"}
-_SAID = {
+_SHIFT_TEXTS = {
     0: "Each label is the token it stands at: the model is asked to repeat what it sees.",
     1: "Each label is the next token, but this model moves labels by one itself: together, each "
     "place is asked for the token after the next.",
@@ -38,31 +38,33 @@ def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
     if not bool((labels != IGNORED).any()):
         return []  # of this, another probe
     matches, agree = alignment(data.ids, labels), limit("LOS001", "agree")
-    best, wanted = max(matches, key=lambda s: matches[s]), expected_shift(subject)
-    if matches[wanted] >= agree or bool((data.ids == data.ids[0, 0]).all()):
+    best, expected = max(matches, key=lambda s: matches[s]), expected_shift(subject)
+    if matches[expected] >= agree or bool((data.ids == data.ids[0, 0]).all()):
         return []
-    seen = [evidence("LOS001", f"labels = ids {s} places on", matches[s]) for s in matches]
+    signs = [evidence("LOS001", f"labels = ids {s} places on", matches[s]) for s in matches]
     if matches[best] < limit("LOS003", "share"):
         return [
             found(
                 "LOS003",
                 f"At best {matches[best]:.0%} of the labels are a token of the same row, 0 to 2 "
                 "places on: labels are not the inputs, moved.",
-                *seen,
+                *signs,
                 where="labels",
                 confidence=0.8,
             )
         ]
-    code = _CODES.get(best, "LOS002" if wanted == 0 else "LOS001")
-    return [found(code, _SAID[best], *seen, where="labels")]
+    code = _CODES.get(best, "LOS002" if expected == 0 else "LOS001")
+    return [found(code, _SHIFT_TEXTS[best], *signs, where="labels")]
 
 
 def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
     """Which share of the places is asked for anything at all."""
     if data.labels is None or not subject.causal:
         return []
-    asked = (data.labels != IGNORED).double()
-    share = float(asked.mean() if data.padding is None else asked[data.padding.bool()].mean())
+    supervised = (data.labels != IGNORED).double()
+    share = float(
+        supervised.mean() if data.padding is None else supervised[data.padding.bool()].mean()
+    )
     if share == 0:
         return [
             found(
@@ -119,8 +121,8 @@ def probe_ends(data: Examples, tokenizer: Any) -> list[Finding]:
 
 def _special(tokenizer: Any, role: str) -> int | None:
     """The id of a special token: of a Hugging Face tokenizer, or of ours."""
-    told = getattr(tokenizer, f"{role}_token_id", None)
-    if isinstance(told, int):
-        return told
+    token_id = getattr(tokenizer, f"{role}_token_id", None)
+    if isinstance(token_id, int):
+        return token_id
     ours = getattr(tokenizer, {"pad": "pad_id", "eos": "end_id"}[role], None)
     return ours if isinstance(ours, int) else None

@@ -22,7 +22,7 @@ from pellucid.typed import backward
 _BESIDE = re.compile(r"(^|\.)pooler(\.|$)")
 _RATES = (3e-3, 3e-4, 2e-2)
 #: A batch whose loss is below this is known already.
-_KNOWN = 0.05
+_LEARNT_LOSS = 0.05
 _TOO_LARGE = 20_000_000
 
 
@@ -36,7 +36,7 @@ def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> 
     """Whether the optimiser holds every weight that is to be trained, and moves it."""
     named = {n: p for n, p in subject.model.named_parameters() if p.requires_grad}
     holds = held(optimizer)
-    missing = [n for n, p in named.items() if id(p) not in holds and _asked(subject, n)]
+    missing = [n for n, p in named.items() if id(p) not in holds and _is_trainable(subject, n)]
     if len(missing) == len(named) and named:
         return [
             found(
@@ -47,37 +47,43 @@ def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> 
             )
         ]
     findings = [_named("OPT001", "are not in the optimiser", missing)] if missing else []
-    seen = few_steps(subject, _ids(subject, ids), optimizer)
+    observed = few_steps(subject, _ids(subject, ids), optimizer)
     still = [
         name
-        for name in seen.trained
-        if name in seen.with_gradient
-        and name not in seen.moved | seen.stayed.keys()
+        for name in observed.trained
+        if name in observed.with_gradient
+        and name not in observed.moved | observed.stayed.keys()
         and name not in missing
     ]
     if still:
         findings.append(_named("OPT002", "have a gradient and do not move", still))
-    return findings + _of_zero_rate(optimizer) + _of_half(seen)
+    return findings + _of_zero_rate(optimizer) + _of_half(observed)
 
 
 def _of_zero_rate(optimizer: Any) -> list[Finding]:
-    rates = [g["lr"] for each in torch_optimizers(optimizer) for g in each.param_groups]
+    rates = [
+        g["lr"]
+        for torch_optimizer in torch_optimizers(optimizer)
+        for g in torch_optimizer.param_groups
+    ]
     if any(float(rate) != 0 for rate in rates):
         return []
     sign = evidence("OPT004", "learning rate", 0.0)
     return [found("OPT004", "The learning rate of every group is 0.", sign, where="optimizer")]
 
 
-def _of_half(seen: Seen) -> list[Finding]:
-    lost = {name: share for name, share in seen.stayed.items() if share > limit("NUM001", "share")}
+def _of_half(observed: Seen) -> list[Finding]:
+    lost = {
+        name: share for name, share in observed.stayed.items() if share > limit("NUM001", "share")
+    }
     if not lost:
         return []
     worst = max(lost, key=lambda name: lost[name])
     return [
         found(
             "NUM001",
-            f"Of {len(seen.stayed)} weights in half precision, {len(lost)} lose more than a fifth "
-            f"of their updates to rounding.",
+            f"Of {len(observed.stayed)} weights in half precision, {len(lost)} lose more than a "
+            f"fifth of their updates to rounding.",
             evidence("NUM001", "elements that have a gradient and stay", lost[worst]),
             where=worst,
         )
@@ -85,8 +91,10 @@ def _of_half(seen: Seen) -> list[Finding]:
 
 
 def _left_over(subject: Subject) -> list[Finding]:
-    left = [n for n, p in subject.model.named_parameters() if p.grad is not None and p.grad.any()]
-    return [_named("GRD004", "carry a gradient already", left)] if left else []
+    with_gradient = [
+        n for n, p in subject.model.named_parameters() if p.grad is not None and p.grad.any()
+    ]
+    return [_named("GRD004", "carry a gradient already", with_gradient)] if with_gradient else []
 
 
 def _frozen(subject: Subject) -> list[Finding]:
@@ -95,17 +103,19 @@ def _frozen(subject: Subject) -> list[Finding]:
     return [_named("GRD003", "do not require a gradient", frozen)] if frozen else []
 
 
-def _of_gradients(subject: Subject, seen: Seen) -> list[Finding]:
-    asked = [name for name in seen.trained if _asked(subject, name)]
-    none = [name for name in asked if name not in seen.with_some_gradient]
-    zero = [n for n in asked if n in seen.with_some_gradient and n not in seen.with_gradient]
+def _of_gradients(subject: Subject, observed: Seen) -> list[Finding]:
+    trainable = [name for name in observed.trained if _is_trainable(subject, name)]
+    none = [name for name in trainable if name not in observed.with_some_gradient]
+    zero = [
+        n for n in trainable if n in observed.with_some_gradient and n not in observed.with_gradient
+    ]
     findings = [_named("GRD001", "are not reached by the loss", none)] if none else []
     if zero:
         findings.append(_named("GRD002", "get a gradient of exactly zero", zero))
     return findings
 
 
-def _asked(subject: Subject, name: str) -> bool:
+def _is_trainable(subject: Subject, name: str) -> bool:
     return not subject.declared.is_frozen(name) and not _BESIDE.search(name)
 
 
@@ -118,16 +128,16 @@ def _named(code: str, do_what: str, names: list[str]) -> Finding:
     )
 
 
-def _listed(names: Iterable[str], most: int = 4) -> str:
+def _listed(names: Iterable[str], n_shown: int = 4) -> str:
     names = list(names)
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    n_hidden = len(names) - n_shown
+    return ", ".join(names[:n_shown]) + (f" and {n_hidden} more" if n_hidden > 0 else "")
 
 
 def _ids(subject: Subject, ids: Tensor | None) -> Tensor:
     """A small batch: what is asked does not depend on how much there is of it."""
-    made = subject.random_ids(2) if ids is None else ids[:4, : max(32, subject.length)]
-    return made.to(subject.device)
+    batch = subject.random_ids(2) if ids is None else ids[:4, : max(32, subject.length)]
+    return batch.to(subject.device)
 
 
 def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
@@ -137,15 +147,15 @@ def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     """
     weights = list(subject.model.parameters())
     trained = sum(p.numel() for p in weights if p.requires_grad)
-    every = sum(p.numel() for p in weights)
-    if not subject.has_logits or every > _TOO_LARGE or trained < every / 10:
+    n_weights = sum(p.numel() for p in weights)
+    if not subject.has_logits or n_weights > _TOO_LARGE or trained < n_weights / 10:
         return []
     batch = _ids(subject, ids)[:2, :16]
     first, last = 0.0, float("inf")
     for rate in _RATES:
         first, reached = _overfitted(subject, batch, rate)
         last = min(last, reached)
-        if last <= limit("LRN001", "share") * first or first < _KNOWN:
+        if last <= limit("LRN001", "share") * first or first < _LEARNT_LOSS:
             return []
     return [
         found(
@@ -173,5 +183,5 @@ def _overfitted(subject: Subject, batch: Tensor, rate: float) -> tuple[float, fl
             backward(loss)
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             cast("Any", learner).step()
-        each = torch.stack(losses).nan_to_num(float("inf"))
-        return float(each[0]), float(each.min())
+        loss_curve = torch.stack(losses).nan_to_num(float("inf"))
+        return float(loss_curve[0]), float(loss_curve.min())

@@ -80,8 +80,8 @@ class Live:
 
     def report(self) -> str:
         """The findings as text."""
-        found = self.findings()
-        told = [each.text() for each in found]
-        if not told and "causes" in self.guard.off:
+        findings = self.findings()
+        texts = [finding.text() for finding in findings]
+        if not texts and "causes" in self.guard.off:
             return f"causes could not be asked for: {self.guard.off['causes']}"
-        return "\n\n".join(told) if told else "nothing was found"
+        return "\n\n".join(texts) if texts else "nothing was found"

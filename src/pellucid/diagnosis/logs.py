@@ -79,7 +79,7 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
     if not columns:
         raise PellucidError(f"{read.file}: {_unknown(read.columns)}; {_EXPECTED}")
     series = {kind: _ordered(read.columns[name]) for kind, name in columns.items()}
-    points = {kind: each.points for kind, each in series.items()}
+    points = {kind: curve.points for kind, curve in series.items()}
     log = Log(
         loss=points.get("loss", ()),
         held_out=points.get("held_out", ()),
@@ -119,12 +119,12 @@ def _read(place: Path) -> _Read:
     if not place.exists():
         raise PellucidError(f"{place} does not exist; {_EXPECTED}")
     if place.is_dir():
-        found = _within(place)
-        if found is None:
+        log_path = _within(place)
+        if log_path is None:
             raise PellucidError(
                 f"{place} holds neither a run (config.toml) nor a log that is known; {_EXPECTED}"
             )
-        place = found
+        place = log_path
     if place.is_dir() or is_event_file(place):
         return _Read(_of_scalars(_scalars(place)), Facts(), place)
     return _of_file(place)
@@ -152,10 +152,10 @@ def _scalars(place: Path) -> Scalars:
         return scalars_of(place)
     last: Scalars = {}
     for folder in reversed(folders_within(place)):
-        found = scalars_of(folder)
-        if any(kind_of(tag) for tag in found):
-            return found
-        last = last or found
+        scalars = scalars_of(folder)
+        if any(kind_of(tag) for tag in scalars):
+            return scalars
+        last = last or scalars
     return last
 
 
@@ -210,15 +210,15 @@ def _chosen(columns: Mapping[str, _Column]) -> dict[Kind, str]:
     """Of each kind the column with the most values; of equals, that of the surest name."""
     best: dict[Kind, tuple[int, int, str]] = {}
     for name, column in columns.items():
-        known = kind_of(name)
-        if known is None or not column:
+        kind_and_rank = kind_of(name)
+        if kind_and_rank is None or not column:
             continue
-        kind, rank = known
+        kind, rank = kind_and_rank
         best[kind] = max(best.get(kind, (0, 0, "")), (len(column), -rank, name))
     chosen: dict[Kind, str] = {kind: name for kind, (_, _, name) in best.items()}
-    other = only_loss([name for name, column in columns.items() if column])
-    if "loss" not in chosen and other is not None:
-        chosen["loss"] = other
+    loss_name = only_loss([name for name, column in columns.items() if column])
+    if "loss" not in chosen and loss_name is not None:
+        chosen["loss"] = loss_name
     return chosen
 
 
@@ -226,8 +226,8 @@ def _unknown(columns: Mapping[str, _Column]) -> str:
     names = list(columns)
     if not names:
         return "no row of numbers was found in it"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"none of its columns is known by name ({shown})"
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"none of its columns is known by name ({listed})"
 
 
 # ---- order
@@ -257,7 +257,7 @@ def _finite(points: Points) -> Points:
 def _signs(columns: Mapping[str, _Column]) -> dict[str, tuple[Reading, ...]]:
     """Vital signs, where somebody watched: `vitals/<group>/all/<stat>`."""
     rules = rules_of()
-    found: dict[str, tuple[Reading, ...]] = {}
+    signs: dict[str, tuple[Reading, ...]] = {}
     for name, column in columns.items():
         parts = name.split("/")
         if parts[0] != "vitals" or len(parts) != 4:
@@ -265,5 +265,5 @@ def _signs(columns: Mapping[str, _Column]) -> dict[str, tuple[Reading, ...]]:
         id = f"{parts[1]}.{parts[3]}"
         if id in rules:
             points = _ordered(column).points
-            found[id] = tuple(Reading(step, v, rules[id].word(v)) for step, v in points)
-    return found
+            signs[id] = tuple(Reading(step, v, rules[id].word(v)) for step, v in points)
+    return signs

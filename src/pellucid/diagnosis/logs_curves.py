@@ -22,10 +22,12 @@ _ABOVE_ANY_GUESS = 13.0
 
 def of_curves(log: Log) -> list[Finding]:
     """Everything that the curves show, in no order; what concerns a whole curve has no step."""
-    asked = (_level, _start, _units)
-    findings = of_gradients(log) + of_jumps(log) + [each for ask in asked for each in ask(log)]
-    once = {each.code: each for each in reversed(findings)}
-    return [each if each.step else replace(each, step=None) for each in once.values()]
+    checks = (_level, _start, _units)
+    findings = (
+        of_gradients(log) + of_jumps(log) + [finding for ask in checks for finding in ask(log)]
+    )
+    once = {finding.code: finding for finding in reversed(findings)}
+    return [finding if finding.step else replace(finding, step=None) for finding in once.values()]
 
 
 # ---- where the loss went
@@ -97,16 +99,16 @@ def _why_still(log: Log) -> str:
 def _diverged(log: Log, start: float, at: int, lowest: float, end: float) -> Finding:
     rates = [(step, rate) for step, rate in log.rate if math.isfinite(rate)]
     peak = max(rates, key=lambda point: point[1], default=None)
-    told = "steps that are too large: the usual cause is the learning rate"
+    cause = "steps that are too large: the usual cause is the learning rate"
     if peak is not None:
         when = max((rate for step, rate in rates if step <= at), default=0.0)
         climbing = when < 0.98 * peak[1]
-        told = (
+        cause = (
             "the learning rate was still rising when the loss turned: its peak is too high"
             if climbing
-            else f"{told}, which was {when:.3g} when the loss turned"
+            else f"{cause}, which was {when:.3g} when the loss turned"
         )
-    told += "; a change of the data at that update would look the same"
+    cause += "; a change of the data at that update would look the same"
     return found(
         "LOG002",
         f"The loss fell to {lowest:.3f} until update {at} and stands at {end:.3f}; it began at "
@@ -114,7 +116,7 @@ def _diverged(log: Log, start: float, at: int, lowest: float, end: float) -> Fin
         evidence("LOG002", "loss now - lowest loss", end - lowest),
         where=f"update {at}",
         step=at,
-        cause=told,
+        cause=cause,
         confidence=0.8,
     )
 
@@ -200,7 +202,7 @@ def _units(log: Log) -> Iterable[Finding]:
     ratio = statistics.median(ratios)
     parts = round(ratio)
     off = limit("LOS007", "share_of_a_log")
-    if parts < 2 or any(abs(each / parts - 1) > 2 * off for each in ratios):
+    if parts < 2 or any(abs(quotient / parts - 1) > 2 * off for quotient in ratios):
         return
     if abs(ratio / parts - 1) <= off:
         yield found(

@@ -15,8 +15,8 @@ from pellucid.diagnosis.logs_log import Log, ends, values
 
 def of_gradients(log: Log) -> list[Finding]:
     """Everything that norms and rates show, in no order."""
-    asked = (_stopped, _none, _size, _clipped, _rates)
-    return [each for ask in asked for each in ask(log)]
+    checks = (_stopped, _none, _size, _clipped, _rates)
+    return [finding for ask in checks for finding in ask(log)]
 
 
 def _stopped(log: Log) -> Iterable[Finding]:
@@ -39,8 +39,8 @@ def _stopped(log: Log) -> Iterable[Finding]:
 
 def _why_stopped(log: Log, step: int) -> str:
     """What came before it: nothing, a climb, or no warning at all."""
-    before = [value for s, value in log.loss if s < step and math.isfinite(value)]
-    if not before:
+    losses = [value for s, value in log.loss if s < step and math.isfinite(value)]
+    if not losses:
         return (
             "it never was a number: labels that are all ignored, weights that hold NaN, or "
             "float16 weights that are trained directly"
@@ -52,7 +52,7 @@ def _why_stopped(log: Log, step: int) -> str:
             f"gradients grew first, to {max(norms[-3:]):.3g} where {usual:.3g} is usual: steps "
             "that are too large (lower the learning rate, warm up longer, clip)"
         )
-    if len(before) >= 5 and max(before[-3:]) > statistics.median(before[-30:]) * 1.5:
+    if len(losses) >= 5 and max(losses[-3:]) > statistics.median(losses[-30:]) * 1.5:
         return "the loss rose first: steps that are too large, or a bad batch"
     if log.facts.precision == "fp16":
         return "it came without a warning, in float16: an overflow in one module is likely"

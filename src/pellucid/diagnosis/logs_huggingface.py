@@ -51,9 +51,9 @@ def rows_of_state(file: Path, state: Mapping[str, Any]) -> list[Row]:
     if not isinstance(history, list):
         raise PellucidError(f"{file}: log_history must be a list, was {type(history).__name__}")
     rows = [
-        flat(cast("Mapping[str, Any]", each))
-        for each in cast("list[Any]", history)
-        if isinstance(each, Mapping) and "train_runtime" not in each
+        flat(cast("Mapping[str, Any]", entry))
+        for entry in cast("list[Any]", history)
+        if isinstance(entry, Mapping) and "train_runtime" not in entry
     ]
     if not rows:
         raise PellucidError(
@@ -82,7 +82,9 @@ def facts_of_state(file: Path, state: Mapping[str, Any]) -> Facts:
         eps=number(args.get("adam_epsilon")),
         weight_decay=number(args.get("weight_decay")),
         clip_norm=number(args.get("max_grad_norm")) or None,
-        precision=next((each for each in ("fp16", "bf16") if args.get(each) is True), None),
+        precision=next(
+            (precision for precision in ("fp16", "bf16") if args.get(precision) is True), None
+        ),
         pretrained=True if adapter else None,
     )
 

@@ -78,8 +78,8 @@ def noise(numbers: Sequence[float]) -> float:
 
 def smoothed(points: Points, width: int) -> list[tuple[int, float]]:
     """The median of each `width` points in a row, with the step of the last."""
-    kept = [(step, value) for step, value in points if math.isfinite(value)]
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
     return [
-        (kept[i][0], statistics.median(value for _, value in kept[i - width + 1 : i + 1]))
-        for i in range(width - 1, len(kept))
+        (finite[i][0], statistics.median(value for _, value in finite[i - width + 1 : i + 1]))
+        for i in range(width - 1, len(finite))
     ]

@@ -132,21 +132,23 @@ def plain(name: str) -> str:
 
 def kind_of(name: str) -> tuple[Kind, int] | None:
     """What a column holds, and how far down it stands in the list; None for anything else."""
-    said = plain(name)
-    if _OF_A_RANGE.search(said):
+    plain_name = plain(name)
+    if _OF_A_RANGE.search(plain_name):
         return None
     for kind, names in _NAMES.items():
-        if said in names:
-            return kind, names.index(said)
-    if _OF_A_MONITOR.match(said):
+        if plain_name in names:
+            return kind, names.index(plain_name)
+    if _OF_A_MONITOR.match(plain_name):
         return "rate", len(_NAMES["rate"])
     return None
 
 
 def steps_of(names: Sequence[str]) -> str | None:
     """The column that counts updates; an epoch where there is nothing better."""
-    said = {plain(name): name for name in reversed(names)}
-    return next((said[each] for each in STEPS if each in said), None)
+    by_plain_name = {plain(name): name for name in reversed(names)}
+    return next(
+        (by_plain_name[candidate] for candidate in STEPS if candidate in by_plain_name), None
+    )
 
 
 def is_preference(names: Sequence[str]) -> bool:
@@ -156,7 +158,9 @@ def is_preference(names: Sequence[str]) -> bool:
 
 def only_loss(names: Sequence[str]) -> str | None:
     """The one column that speaks of a loss, where no name is a usual one."""
-    others = ("scale", "aux", "balanc", "val", "eval", "test", "dev", "best", "z_loss")
-    said = [n for n in names if "loss" in plain(n) and not any(o in plain(n) for o in others)]
-    said = [name for name in said if not _OF_A_RANGE.search(plain(name))]
-    return said[0] if len(said) == 1 else None
+    excluded = ("scale", "aux", "balanc", "val", "eval", "test", "dev", "best", "z_loss")
+    loss_names = [
+        n for n in names if "loss" in plain(n) and not any(o in plain(n) for o in excluded)
+    ]
+    loss_names = [name for name in loss_names if not _OF_A_RANGE.search(plain(name))]
+    return loss_names[0] if len(loss_names) == 1 else None

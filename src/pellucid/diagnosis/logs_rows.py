@@ -50,34 +50,36 @@ def number(value: object) -> float | None:
 
 def flat(record: Mapping[str, Any], before: str = "") -> Row:
     """The numbers of a record; what lies within another is named with slashes."""
-    found: Row = {}
+    row: Row = {}
     for key, value in record.items():
         if isinstance(value, Mapping):
-            found |= flat(cast("Mapping[str, Any]", value), f"{before}{key}/")
+            row |= flat(cast("Mapping[str, Any]", value), f"{before}{key}/")
         else:
             read = number(value)
             if read is not None:
-                found[f"{before}{key}"] = read
-    return found
+                row[f"{before}{key}"] = read
+    return row
 
 
 def _of_json(read: Any) -> list[Row]:
     """A list of records, or one record of lists."""
     if isinstance(read, list):
         return [
-            flat(cast("Mapping[str, Any]", each))
-            for each in cast("list[Any]", read)
-            if isinstance(each, Mapping)
+            flat(cast("Mapping[str, Any]", record))
+            for record in cast("list[Any]", read)
+            if isinstance(record, Mapping)
         ]
     if not isinstance(read, Mapping):
         return []
     table = cast("Mapping[str, Any]", read)
-    columns = {name: cast("list[Any]", each) for name, each in table.items() if _is_list(each)}
+    columns = {
+        name: cast("list[Any]", column) for name, column in table.items() if _is_list(column)
+    }
     if not columns:
         return [flat(table)]
     rows: list[Row] = []
     for i in range(max(map(len, columns.values()))):
-        rows.append(flat({name: each[i] for name, each in columns.items() if i < len(each)}))
+        rows.append(flat({name: column[i] for name, column in columns.items() if i < len(column)}))
     return rows
 
 
@@ -104,7 +106,11 @@ def _of_json_lines(lines: Sequence[str], file: str) -> list[Row]:
 
 def _of_table(lines: Sequence[str], file: str) -> list[Row]:
     """A table with a first line of names; one or two columns may have none."""
-    delimiter = next((each for each in ("\t", ";", ",") if each in lines[0]), ",") if lines else ","
+    delimiter = (
+        next((separator for separator in ("\t", ";", ",") if separator in lines[0]), ",")
+        if lines
+        else ","
+    )
     cells = [row for _, row in csv_rows(lines, file, delimiter, strict=False)]
     if not cells:
         return []
@@ -124,9 +130,9 @@ def _of_table(lines: Sequence[str], file: str) -> list[Row]:
 
 def _tag_in(file: str) -> str:
     """What the one column of an exported chart holds, by the name of its file."""
-    said = plain(file)
+    plain_name = plain(file)
     tags = {"norm": "grad_norm", "learning_rate": "lr", "_lr": "lr", "val": "val_loss"}
-    return next((name for part, name in tags.items() if part in said), "loss")
+    return next((name for part, name in tags.items() if part in plain_name), "loss")
 
 
 def _row(names: Sequence[str], cells: Sequence[str], delimiter: str) -> Row:
@@ -138,7 +144,7 @@ def _row(names: Sequence[str], cells: Sequence[str], delimiter: str) -> Row:
 
 # ---- lines of a console
 
-_SAID = re.compile(
+_NAMED_NUMBER = re.compile(
     r"(?<![\w/])(?:(?P<before>[A-Za-z]+)[ _/-])?"
     r"(?P<name>train[ _/]loss|training[ _/]loss|eval[ _/]loss|val(?:id(?:ation)?)?[ _/]loss|"
     r"lm[ _]loss|loss|global[ _]grad[ _]norm|grad(?:ient)?[ _-]norm|gnorm|norm|learning[ _]rate|"
@@ -155,7 +161,7 @@ _BAR = re.compile(r"(?:^\s*\d+\||\|\s*)(?P<step>\d+)(?:/\d+ \[|\|\s*Loss)")
 _HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
 _TRAINED = ("train", "training", "lm")
 #: Words before "loss" that make it another one.
-_OTHER = (
+_UNWANTED = (
     *("aux", "auxiliary", "balancing", "z", "moe", "router", "mtp", "best", "min", "max"),
     *("weight", "param", "params", "parameter", "layer", "rms"),
 )
@@ -166,10 +172,10 @@ def _of_console(lines: Sequence[str]) -> list[Row]:
     bar: float | None = None
     for line in lines:
         line = _COLOURS.sub("", line)
-        shown = list(_BAR.finditer(line))
-        if shown:
-            bar = float(shown[-1]["step"])
-        row = _said(line)
+        bars = list(_BAR.finditer(line))
+        if bars:
+            bar = float(bars[-1]["step"])
+        row = _read_line(line)
         if not row:
             continue
         counted = _COUNTED.search(line)
@@ -188,18 +194,20 @@ def _of_console(lines: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _said(line: str) -> Row:
+def _read_line(line: str) -> Row:
     row: Row = {}
     if "train_runtime" in line:
         return row  # the sum of a whole training, and no update
-    for each in _SAID.finditer(line):
-        before = (each["before"] or "").lower()
-        name = plain(each["name"]).replace("/", "_")
-        if before in _OTHER:
+    for match in _NAMED_NUMBER.finditer(line):
+        word_before = (match["before"] or "").lower()
+        name = plain(match["name"]).replace("/", "_")
+        if word_before in _UNWANTED:
             continue
-        if name.endswith("loss") and (before in _HELD_OUT or "validation loss" in line.lower()):
+        if name.endswith("loss") and (
+            word_before in _HELD_OUT or "validation loss" in line.lower()
+        ):
             name = "val_loss"
-        elif name == "loss" and before in _TRAINED:
+        elif name == "loss" and word_before in _TRAINED:
             name = "train_loss"
-        row.setdefault(name, float(each["value"]))
+        row.setdefault(name, float(match["value"]))
     return row

@@ -33,7 +33,7 @@ def folders_within(folder: Path) -> list[Path]:
     newest = {path.parent: 0.0 for path in files}
     for path in files:
         newest[path.parent] = max(newest[path.parent], path.stat().st_mtime)
-    return sorted(newest, key=lambda each: (newest[each], str(each)))
+    return sorted(newest, key=lambda parent: (newest[parent], str(parent)))
 
 
 def scalars_of(place: Path) -> Scalars:
@@ -43,16 +43,16 @@ def scalars_of(place: Path) -> Scalars:
         PellucidError: it holds something else.
     """
     files = sorted(place.glob("*tfevents*")) if place.is_dir() else [place]
-    found: Scalars = {}
+    scalars: Scalars = {}
     for file in files:
         for record in _records(file):
             try:
                 step, summaries = _event(record)
-                for tag, value in (pair for each in summaries for pair in _values(each)):
-                    found.setdefault(tag, []).append((step, value))
+                for tag, value in (pair for summary in summaries for pair in _values(summary)):
+                    scalars.setdefault(tag, []).append((step, value))
             except (IndexError, struct.error, UnicodeDecodeError):
                 raise _damaged(file) from None
-    return found
+    return scalars
 
 
 def _records(file: Path) -> Generator[bytes]:
@@ -128,15 +128,15 @@ def _values(summary: bytes) -> Generator[tuple[str, float]]:
         if field != 1 or not isinstance(value, bytes):
             continue
         tag, number = "", None
-        for inner, what in _fields(value):
-            if not isinstance(what, bytes):
+        for inner, payload in _fields(value):
+            if not isinstance(payload, bytes):
                 continue
             if inner == 1:
-                tag = what.decode("utf-8")
-            elif inner == 2 and len(what) == 4:
-                number = float(struct.unpack("<f", what)[0])
+                tag = payload.decode("utf-8")
+            elif inner == 2 and len(payload) == 4:
+                number = float(struct.unpack("<f", payload)[0])
             elif inner == 8:
-                number = _of_tensor(what)
+                number = _of_tensor(payload)
         if number is not None:
             yield tag, number
 

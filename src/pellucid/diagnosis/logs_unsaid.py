@@ -17,24 +17,24 @@ _CALLBACK = (
 
 def unsaid(history: History) -> list[str]:
     """Which signs are missing, which causes therefore look alike, and what to run to know."""
-    said = [*_of_curves(history), *_of_signs(history)]
+    notes = [*_of_curves(history), *_of_signs(history)]
     if not history.findings and history.config is None:
-        said.append(
+        notes.append(
             "A curve does not show the code: a missing causal mask, labels that are moved twice "
             "or weights that never learn can leave a healthy loss. `pellucid check MODEL DATA` "
             "asks the model itself, in seconds."
         )
     elif history.config is None:
-        said.append(
+        notes.append(
             "Whether the code of the model, its labels or its data are to blame is not in a log: "
             "`pellucid check MODEL DATA` asks them, in seconds."
         )
     if history.losses:
-        said.append(
+        notes.append(
             "Labels with errors and data that are hard look the same, here and everywhere, "
             "without a set that is known to be clean."
         )
-    return said
+    return notes
 
 
 def _of_curves(history: History) -> Iterable[str]:

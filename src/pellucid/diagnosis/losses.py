@@ -49,15 +49,15 @@ def reported_loss(
         if labels is None:
             labels = targets_for(data.ids, 1) if expected_shift(subject) else data.ids
         count = len(inspect.signature(loss).parameters)
-        given = loss(logits, labels) if count == 2 else loss(subject.model, data.ids, labels)
-        value = given if isinstance(given, Tensor) else getattr(given, "total", given)
+        reported = loss(logits, labels) if count == 2 else loss(subject.model, data.ids, labels)
+        value = reported if isinstance(reported, Tensor) else getattr(reported, "total", reported)
         return float(value)
     if subject.family != "hugging face" or subject.has_encoder_and_decoder or not subject.causal:
         return None
     labels = data.ids if labels is None else labels
     mask = torch.ones_like(data.ids) if data.padding is None else data.padding.to(data.ids.dtype)
-    given = loss_in(subject.model(data.ids, attention_mask=mask, labels=labels))
-    return None if given is None else float(given)
+    reported = loss_in(subject.model(data.ids, attention_mask=mask, labels=labels))
+    return None if reported is None else float(reported)
 
 
 def _logits(subject: Subject, data: Examples) -> Tensor:
@@ -80,25 +80,25 @@ def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -
         logits = _logits(subject, data)
         if not isinstance(loss, int | float):
             logits = _louder(subject, data, logits)
-        told = reported_loss(subject, data, logits, loss)
+        reported = reported_loss(subject, data, logits, loss)
     targets = true_targets(subject, data)
-    if told is None or not bool((targets != IGNORED).any()):
+    if reported is None or not bool((targets != IGNORED).any()):
         return []
-    own = cross_entropy(logits, targets)
+    recomputed = cross_entropy(logits, targets)
     whole = logits.dtype in (torch.float32, torch.float64)
     allowed = limit("LOS005", "share" if whole else "half")
-    if not math.isfinite(told) or not math.isfinite(own):
+    if not math.isfinite(reported) or not math.isfinite(recomputed):
         return []  # of what is not finite, another probe
-    if abs(told - own) <= allowed * max(own, 0.1):
+    if abs(reported - recomputed) <= allowed * max(recomputed, 0.1):
         return []
-    code, cause = _explained(told, own, logits, targets, data, allowed)
-    seen = evidence(code, "reported loss / recomputed cross-entropy", told / own)
+    code, cause = _explained(reported, recomputed, logits, targets, data, allowed)
+    sign = evidence(code, "reported loss / recomputed cross-entropy", reported / recomputed)
     return [
         found(
             code,
-            f"The reported loss is {told:.4g}; the cross-entropy of the same logits, in float32, "
-            f"is {own:.4g}.",
-            seen,
+            f"The reported loss is {reported:.4g}; the cross-entropy of the same logits, in "
+            f"float32, is {recomputed:.4g}.",
+            sign,
             where="loss",
             cause=cause,
             confidence=0.95 if code != "LOS005" else 0.5,
@@ -119,30 +119,46 @@ def _louder(subject: Subject, data: Examples, logits: Tensor) -> Tensor:
 
 
 def _explained(
-    told: float, own: float, logits: Tensor, targets: Tensor, data: Examples, allowed: float
+    reported: float,
+    recomputed: float,
+    logits: Tensor,
+    targets: Tensor,
+    data: Examples,
+    allowed: float,
 ) -> tuple[str, str]:
     """Which mistake gives the reported value."""
     n = int((targets != IGNORED).sum())
     rows, places = data.ids.shape
     twice = cross_entropy(torch.softmax(logits.float(), dim=-1), targets)
-    counted = own * n / targets.numel()
+    counted = recomputed * n / targets.numel()
     guesses = [
-        ("LOS009", -own, "the sign is turned: training would make the text less probable"),
-        ("LOS006", own * n, f"a sum over the {n} supervised tokens, where a mean is meant"),
-        ("LOS006", own * n / rows, "a sum over each row's tokens, then a mean over rows"),
-        ("LOS006", own * n / places, "a mean over places, and a sum over the rows of the batch"),
+        ("LOS009", -recomputed, "the sign is turned: training would make the text less probable"),
+        ("LOS006", recomputed * n, f"a sum over the {n} supervised tokens, where a mean is meant"),
+        ("LOS006", recomputed * n / rows, "a sum over each row's tokens, then a mean over rows"),
+        (
+            "LOS006",
+            recomputed * n / places,
+            "a mean over places, and a sum over the rows of the batch",
+        ),
         ("LOS008", twice, "softmax is applied before a cross-entropy that applies it itself"),
         ("LOS010", counted, "the sum is divided by all places, the ignored ones among them"),
     ]
     guesses += [
         (_SHIFTED[s], cross_entropy(logits, targets_for(data.ids, s)), _MOVED[s]) for s in _SHIFTED
     ]
-    fits = [(abs(told - value), code, why) for code, value, why in guesses]
+    fits = [(abs(reported - value), code, why) for code, value, why in guesses]
     off, code, why = min(fits)
-    if off <= allowed * max(abs(told), 0.1):
+    if off <= allowed * max(abs(reported), 0.1):
         return code, why
-    parts = round(max(told / own, own / told)) if own > 0 and told > 0 else 0
-    if 2 <= parts <= 256 and abs(max(told / own, own / told) / parts - 1) <= allowed:
+    parts = (
+        round(max(reported / recomputed, recomputed / reported))
+        if recomputed > 0 and reported > 0
+        else 0
+    )
+    if (
+        2 <= parts <= 256
+        and abs(max(reported / recomputed, recomputed / reported) / parts - 1) <= allowed
+    ):
         return "LOS007", f"{parts} micro-batches are added up without being divided, or the reverse"
     return "LOS005", (
         "not known: neither a sum, nor a shift, nor a second softmax, nor counted padding gives "
@@ -171,8 +187,8 @@ def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
         return []
     loss, chance = cross_entropy(logits, targets), math.log(subject.vocab)
     predicted = chance + float(logits.double().var(dim=-1).mean()) / 2
-    others = cross_entropy(_but_its_own(logits, data.ids), targets)
-    if min(loss, others) > chance + limit("INI001", "nats"):
+    loss_of_others = cross_entropy(_but_its_own(logits, data.ids), targets)
+    if min(loss, loss_of_others) > chance + limit("INI001", "nats"):
         return [
             found(
                 "INI001",

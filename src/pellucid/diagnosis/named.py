@@ -80,13 +80,13 @@ def check_named(
 
 def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterable[str]) -> Checked:
     model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
-    whole, what = parameter_count(model), f"{name}, untrained"
+    whole, description = parameter_count(model), f"{name}, untrained"
     if whole > _LARGEST:
         model = small_twin(model)
-        what += f": a small twin with the same parts, instead of {whole:,} weights"
-    said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    findings = check(assemble(model, seed=0), declared=said, ignore=ignore)
-    return Checked(what, tuple(_with_the_config(findings, name, run, said, ignore)))
+        description += f": a small twin with the same parts, instead of {whole:,} weights"
+    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
+    findings = check(assemble(model, seed=0), declared=assumed, ignore=ignore)
+    return Checked(description, tuple(_with_the_config(findings, name, run, assumed, ignore)))
 
 
 def _check_config_with(
@@ -100,14 +100,14 @@ def _check_config_with(
         )
     tokenizer, _ = ready_text(run.text, silent)
     model = with_vocabulary(run, tokenizer).model
-    what = f"{name}, untrained"
+    description = f"{name}, untrained"
     if parameter_count(model) > _LARGEST:
         model = replace(small_twin(model), vocab_size=model.vocab_size)
-        what += ", as a small twin with the same parts"
-    said = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    findings, n = _on_text(assemble(model, seed=0), tokenizer, text, said, ignore)
-    findings = _with_the_config(findings, name, run, said, ignore)
-    return Checked(f"{what}, with {n:,} tokens of {text}", tuple(findings))
+        description += ", as a small twin with the same parts"
+    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
+    findings, n = _on_text(assemble(model, seed=0), tokenizer, text, assumed, ignore)
+    findings = _with_the_config(findings, name, run, assumed, ignore)
+    return Checked(f"{description}, with {n:,} tokens of {text}", tuple(findings))
 
 
 def _with_the_config(
@@ -127,12 +127,12 @@ def _with_the_config(
 def _check_run(
     run: Run, text: str | Path | None, declared: Declared, ignore: Iterable[str]
 ) -> Checked:
-    said = declared
+    assumed = declared
     if declared.pretrained is None:
-        said = replace(declared, pretrained=_is_trained(run))
+        assumed = replace(declared, pretrained=_is_trained(run))
     model, tokenizer = run.model, run.tokenizer
     if text is None:
-        findings = check(model, tokenizer=tokenizer, declared=said, ignore=ignore)
+        findings = check(model, tokenizer=tokenizer, declared=assumed, ignore=ignore)
         return Checked(str(run.folder), tuple(findings))
     if learns_from_rows(run):
         batch = handed(run, [str(text)])
@@ -143,12 +143,12 @@ def _check_run(
             batch.examples,
             tokenizer=tokenizer,
             loss=batch.loss,
-            declared=said,
+            declared=assumed,
             ignore=tuple(ignore),
         )
         n = batch.examples.ids.numel()
     else:
-        findings, n = _on_text(model, tokenizer, Path(text), said, ignore)
+        findings, n = _on_text(model, tokenizer, Path(text), assumed, ignore)
     return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
 
 
@@ -164,7 +164,7 @@ def _is_trained(run: Run) -> bool | None:
 
 
 def _on_text(
-    model: Transformer, tokenizer: Tokenizer, text: Path, said: Declared, ignore: Iterable[str]
+    model: Transformer, tokenizer: Tokenizer, text: Path, declared: Declared, ignore: Iterable[str]
 ) -> tuple[list[Finding], int]:
     """The findings with the beginning of a text, and how many tokens of it were read."""
     batches = _batches(text, tokenizer, model.context_length)
@@ -175,10 +175,10 @@ def _on_text(
         targets_for(batches[0], 1) if decoder_alone else None,
         tokenizer=tokenizer,
         loss=_own_loss if decoder_alone else None,
-        declared=said,
+        declared=declared,
         ignore=ignore,
     )
-    return findings, sum(each.numel() for each in batches)
+    return findings, sum(batch.numel() for batch in batches)
 
 
 def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:

@@ -28,8 +28,8 @@ def probe_finite(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     largest = {"": 0.0}
 
     def look(module: nn.Module, _: Any, output: Any) -> None:
-        several = cast("tuple[Any, ...]", output if isinstance(output, tuple) else (output,))
-        for tensor in several:
+        outputs = cast("tuple[Any, ...]", output if isinstance(output, tuple) else (output,))
+        for tensor in outputs:
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
                 continue
             if not bool(torch.isfinite(tensor).all()):
@@ -86,9 +86,13 @@ def _lost_eps(subject: Subject, optimizer: Any | None) -> list[tuple[str, float]
         if isinstance(eps, float) and 0 < eps < limit("NUM003", "eps"):
             lost.append((name, eps))
     if optimizer is not None:
-        groups = (group for each in torch_optimizers(optimizer) for group in each.param_groups)
-        told = [float(group["eps"]) for group in groups if "eps" in group]
-        lost += [("optimizer", eps) for eps in told if 0 < eps < limit("NUM003", "eps")]
+        groups = (
+            group
+            for torch_optimizer in torch_optimizers(optimizer)
+            for group in torch_optimizer.param_groups
+        )
+        all_eps = [float(group["eps"]) for group in groups if "eps" in group]
+        lost += [("optimizer", eps) for eps in all_eps if 0 < eps < limit("NUM003", "eps")]
     return lost
 
 

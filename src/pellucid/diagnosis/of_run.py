@@ -75,7 +75,7 @@ def facts_of(run: config.Run, total: int | None) -> Facts:
     stack = run.model.stacks[-1]
     optimiser, schedule, training = run.optimiser, run.schedule, run.training
     adam = optimiser.rest if isinstance(optimiser, config.Muon) else optimiser
-    known = isinstance(adam, config.AdamW | config.Adam)
+    is_adam = isinstance(adam, config.AdamW | config.Adam)
     attention = stack.pattern[0]
     scale = attention.scale if isinstance(attention, config.MultiHead) else None
     return Facts(
@@ -93,8 +93,8 @@ def facts_of(run: config.Run, total: int | None) -> Facts:
         learning_rate=optimiser.learning_rate,
         warmup_steps=None if total is None else round(schedule.warm_up * total),
         total_steps=total,
-        betas=adam.betas if known else None,
-        eps=adam.eps if known else None,
+        betas=adam.betas if is_adam else None,
+        eps=adam.eps if is_adam else None,
         weight_decay=getattr(optimiser, "weight_decay", None),
         decays="matrices",
         clip_norm=training.clip_norm,
@@ -121,17 +121,17 @@ def _numbered(last: int, values: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def _total(events: Sequence[Event]) -> int | None:
-    known = [event.total_steps for event in events if isinstance(event, Started | Logged)]
-    return known[-1] if known else None
+    totals = [event.total_steps for event in events if isinstance(event, Started | Logged)]
+    return totals[-1] if totals else None
 
 
 def _signs(events: Iterable[Vitals]) -> dict[str, tuple[Reading, ...]]:
     """Each sign's readings in order; an event repeats what has not been measured anew."""
-    found: dict[str, dict[int, Reading]] = {}
+    readings: dict[str, dict[int, Reading]] = {}
     for event in events:
         for id, _, value, word, step, where in event.signs:
-            found.setdefault(id, {})[step] = Reading(step, value, word, where)
-    return {id: tuple(at[step] for step in sorted(at)) for id, at in found.items()}
+            readings.setdefault(id, {})[step] = Reading(step, value, word, where)
+    return {id: tuple(at[step] for step in sorted(at)) for id, at in readings.items()}
 
 
 def _with_entropies(

@@ -31,19 +31,19 @@ def history_of_watch(
 
     `optimizer` is needed where the watch was given none; `findings` are those of probes.
     """
-    seen = watch.seen
-    record = seen.judge.record
-    optimisers = seen.optimisers or (() if optimizer is None else (optimizer,))
+    watched = watch.seen
+    record = watched.judge.record
+    optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
     signs = {
         id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
     }
-    groups = [group for one in optimisers for group in one.param_groups]
+    groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     with silently():
-        facts = watch.guard("facts of the training", _facts, seen, groups, rates)
+        facts = watch.guard("facts of the training", _facts, watched, groups, rates)
         of_the_loop = watch.guard("findings of the loop", _of_the_loop, watch, groups)
     return History(
-        name=type(seen.anatomy.model).__name__,
+        name=type(watched.anatomy.model).__name__,
         losses=losses,
         grad_norms=norms,
         rates=rates,
@@ -58,18 +58,18 @@ def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
-def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
-    model, judge = seen.anatomy.model, seen.judge
+def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
+    model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
-    frame = unknown if seen.probe is None else frame_of(seen.anatomy, seen.probe.call)
+    frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
     heads, scale = _attention(model)
-    kinds = {parameter.dtype for parameter in seen.anatomy.parameters.values()}
-    every = [parameter.numel() for parameter in model.parameters()]
-    trained = sum(parameter.numel() for parameter in seen.anatomy.parameters.values())
+    kinds = {parameter.dtype for parameter in watched.anatomy.parameters.values()}
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    trained = sum(parameter.numel() for parameter in watched.anatomy.parameters.values())
     guessing, labels = judge.guessing, judge.baselines
     return Facts(
         vocab_size=None if guessing is None else round(math.exp(guessing)),
-        n_layers=len(seen.anatomy.blocks) or None,
+        n_layers=len(watched.anatomy.blocks) or None,
         d_head=heads,
         score_scale=scale,
         norm=frame.norm,
@@ -83,10 +83,10 @@ def _facts(seen: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         decays=_decays(groups),
         clip_norm=judge.clip_norm,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
-        unigram=_frequencies(seen) if labels is None else labels.unigram,
+        unigram=_frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
-        norm_eps=max((norm.eps for norm in seen.anatomy.norms.values()), default=None),
-        frozen=1 - trained / max(1, sum(every)),
+        norm_eps=max((norm.eps for norm in watched.anatomy.norms.values()), default=None),
+        frozen=1 - trained / max(1, sum(sizes)),
     )
 
 
@@ -97,9 +97,13 @@ def _numbers(groups: list[dict[str, Any]], name: str) -> Iterator[float]:
 
 def _betas(groups: list[dict[str, Any]]) -> tuple[float, float] | None:
     """The first two betas, of an optimiser that has two or more."""
-    every = (group.get("betas") for group in groups)
-    several = (cast("Any", each) for each in every if isinstance(each, tuple | list))
-    return next(((float(each[0]), float(each[1])) for each in several if len(each) > 1), None)
+    all_betas = (group.get("betas") for group in groups)
+    pairs = (
+        cast("Any", group_betas)
+        for group_betas in all_betas
+        if isinstance(group_betas, tuple | list)
+    )
+    return next(((float(pair[0]), float(pair[1])) for pair in pairs if len(pair) > 1), None)
 
 
 def _decays(groups: list[dict[str, Any]]) -> Any:
@@ -111,9 +115,9 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
     return "all" if min(shapes, default=2) < 2 else "matrices"
 
 
-def _frequencies(seen: Seen) -> float | None:
+def _frequencies(watched: Seen) -> float | None:
     """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
-    labels = None if seen.probe is None else seen.probe.labels
+    labels = None if watched.probe is None else watched.probe.labels
     if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
         return None
     return baselines(labels).unigram
@@ -147,22 +151,22 @@ def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
     return [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
 
 
-def _together(findings: Iterable[Finding], more: Iterable[Finding]) -> tuple[Finding, ...]:
+def _together(findings: Iterable[Finding], additions: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings, with those of others that were not found yet."""
     first = tuple(findings)
     codes = {finding.code for finding in first}
-    return (*first, *(finding for finding in more if finding.code not in codes))
+    return (*first, *(finding for finding in additions if finding.code not in codes))
 
 
 def _never_stepped(watch: Watch) -> list[Finding]:
     """Losses that were handed over, and no update."""
     if watch.updates or watch.seen.told < limit("OPT017", "losses"):
         return []
-    told = Evidence(
+    sign = Evidence(
         "losses without an update", watch.seen.told, "an update for each few", "by definition"
     )
     return [
-        found("OPT017", f"{watch.seen.told} losses were computed, and no update was made.", told)
+        found("OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign)
     ]
 
 
@@ -170,31 +174,33 @@ def _begun_anew(watch: Watch) -> list[Finding]:
     """An optimiser whose memory is younger than the watch."""
     ages = [
         age
-        for one in watch.seen.optimisers
-        for state in cast("dict[Any, dict[str, Any]]", one.state).values()
+        for optimiser in watch.seen.optimisers
+        for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
         if (age := number_in(state, "step")) is not None
     ]
     lost = watch.updates - int(max(ages, default=watch.updates))
     if lost < 2 or max(ages, default=0) < 1:
         return []
-    told = Evidence(
+    sign = Evidence(
         "updates that it remembers", int(max(ages)), str(watch.updates), "by definition"
     )
-    what = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
-    return [replace(found("OPT015", what, told, where="optimiser state"), step=lost)]
+    text = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
+    return [replace(found("OPT015", text, sign, where="optimiser state"), step=lost)]
 
 
-def _left_out(seen: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
+def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
     """Trainable parameters that no optimiser of the watch moves."""
-    if not seen.optimisers:
+    if not watched.optimisers:
         return []
     moved = {id(p) for group in groups for p in cast("list[nn.Parameter]", group["params"])}
-    names = [name for name, p in seen.anatomy.parameters.items() if id(p) not in moved]
+    names = [name for name, p in watched.anatomy.parameters.items() if id(p) not in moved]
     if not names:
         return []
-    told = Evidence("parameters not in the optimiser", len(names), "0", "by definition")
-    what = f"{len(names)} of {len(seen.anatomy.parameters)} trainable tensors are in no optimiser."
-    return [found("OPT001", what, told, where=", ".join(names[:4]))]
+    sign = Evidence("parameters not in the optimiser", len(names), "0", "by definition")
+    text = (
+        f"{len(names)} of {len(watched.anatomy.parameters)} trainable tensors are in no optimiser."
+    )
+    return [found("OPT001", text, sign, where=", ".join(names[:4]))]
 
 
 def _not_finite(
@@ -215,4 +221,4 @@ def _not_finite(
             if not math.isfinite(read.value)
         ]
     # of those of one update, one with a place says most
-    return min(met, key=lambda each: (each[0], not each[2]), default=None)
+    return min(met, key=lambda point: (point[0], not point[2]), default=None)

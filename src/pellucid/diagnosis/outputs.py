@@ -16,11 +16,11 @@ _NAMES = ("logits", "last_hidden_state", "prediction_logits")
 
 def logits_in(returned: Any, rows: int, time: int) -> Tensor | None:
     """The logits for (rows, time) ids; flattened ones are folded back."""
-    for found in _tensors(returned):
-        if found.ndim == 3 and found.shape[:2] == (rows, time):
-            return found
-        if found.ndim == 2 and found.shape[0] == rows * time and found.shape[1] > 1:
-            return found.reshape(rows, time, found.shape[1])
+    for tensor in _tensors(returned):
+        if tensor.ndim == 3 and tensor.shape[:2] == (rows, time):
+            return tensor
+        if tensor.ndim == 2 and tensor.shape[0] == rows * time and tensor.shape[1] > 1:
+            return tensor.reshape(rows, time, tensor.shape[1])
     return None
 
 
@@ -29,7 +29,7 @@ def loss_in(returned: Any) -> Tensor | None:
     named = getattr(returned, "loss", None)
     if isinstance(named, Tensor):
         return named
-    return next((each for each in _tensors(returned) if each.numel() == 1), None)
+    return next((tensor for tensor in _tensors(returned) if tensor.numel() == 1), None)
 
 
 def _tensors(returned: Any) -> list[Tensor]:
@@ -38,9 +38,9 @@ def _tensors(returned: Any) -> list[Tensor]:
     if isinstance(returned, Mapping):
         table = cast("Mapping[str, Any]", returned)
         named = [table[name] for name in _NAMES if name in table]
-        rest = list(table.values())
+        unnamed = list(table.values())
     elif isinstance(returned, tuple | list):
-        named, rest = [], list(cast("tuple[Any, ...]", returned))
+        named, unnamed = [], list(cast("tuple[Any, ...]", returned))
     else:
-        named, rest = [getattr(returned, name, None) for name in _NAMES], []
-    return [each for each in (*named, *rest) if isinstance(each, Tensor)]
+        named, unnamed = [getattr(returned, name, None) for name in _NAMES], []
+    return [tensor for tensor in (*named, *unnamed) if isinstance(tensor, Tensor)]

@@ -67,12 +67,12 @@ def prescriptions(finding: Finding, run: config.Run) -> list[Prescription]:
     Where a run goes on from the weights of another, its model stays as it is, but for dropout.
     """
     names = _nearest_rates(_book().codes.get(finding.code, ()), finding, run)
-    found: list[Prescription] = []
+    fitting: list[Prescription] = []
     for name in names:
         with suppress(ConfigError):  # the rest of this config does not go with it
-            each = prescription(name, run)
-            found += [] if each is None else [each]
-    return found
+            candidate = prescription(name, run)
+            fitting += [] if candidate is None else [candidate]
+    return fitting
 
 
 def remedies() -> tuple[str, ...]:
@@ -101,23 +101,23 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
     """
     if _USUAL in names and _far_beyond(run.optimiser):
         return [_USUAL, *(name for name in names if name != _USUAL)]
-    moved = [each.value for each in finding.evidence if each.sign.startswith("update.ratio")]
-    known = [value for value in moved if isinstance(value, float) and 0 < value < math.inf]
-    if not known:
+    moved = [clue.value for clue in finding.evidence if clue.sign.startswith("update.ratio")]
+    ratios = [value for value in moved if isinstance(value, float) and 0 < value < math.inf]
+    if not ratios:
         return names
-    wanted = _wanted(finding, run) / known[0]
+    factor = _target_update(finding, run) / ratios[0]
     rates = sorted(
         (name for name in names if name in RATES),
-        key=lambda name: abs(math.log(RATES[name] / wanted)),
+        key=lambda name: abs(math.log(RATES[name] / factor)),
     )
-    if wanted < min(RATES.values()) / 3 and _USUAL in names:
+    if factor < min(RATES.values()) / 3 and _USUAL in names:
         rates.insert(0, _USUAL)
         names = [_USUAL, *(name for name in names if name != _USUAL)]
     in_order = iter(rates)
     return [next(in_order) if name in rates else name for name in names]
 
 
-def _wanted(finding: Finding, run: config.Run) -> float:
+def _target_update(finding: Finding, run: config.Run) -> float:
     """How far an update should move a matrix, where the evidence was measured."""
     if finding.code != "OPT005":
         return _HEALTHY_UPDATE
@@ -138,25 +138,29 @@ def prescription(name: str, run: config.Run) -> Prescription | None:
     remedy: Remedy = {**OF_TRAINING, **OF_THE_MODEL}[name]
     changes = remedy(run)
     assignments = tuple(f"{path}={_written(value)}" for path, value in changes.items())
-    after = patched(run, assignments) if assignments else run
-    if after == run or (run.start is not None and not _same_model(run.model, after.model)):
+    patched_run = patched(run, assignments) if assignments else run
+    if patched_run == run or (
+        run.start is not None and not _same_model(run.model, patched_run.model)
+    ):
         return None
     return Prescription(assignments=assignments, **_book().remedies[name])
 
 
-def _same_model(one: config.Transformer, other: config.Transformer) -> bool:
+def _same_model(first: config.Transformer, second: config.Transformer) -> bool:
     """Whether trained weights mean the same in both: all but dropout is equal."""
-    return _dry(one) == _dry(other)
+    return _dry(first) == _dry(second)
 
 
 def _dry(part: Any) -> Any:
     """A config without its dropouts, as plain values."""
     if isinstance(part, tuple):
-        return [_dry(each) for each in cast("tuple[Any, ...]", part)]
+        return [_dry(member) for member in cast("tuple[Any, ...]", part)]
     if not hasattr(part, "__dataclass_fields__"):
         return part
-    kept = {f.name: _dry(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"}
-    return type(part).__name__, kept
+    plain_fields = {
+        f.name: _dry(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"
+    }
+    return type(part).__name__, plain_fields
 
 
 def _written(value: Any) -> str:
@@ -169,10 +173,10 @@ def _written(value: Any) -> str:
     if isinstance(plain, str):
         return json_text(plain)
     if isinstance(plain, list):
-        return f"[{', '.join(_written(each) for each in cast('list[Any]', plain))}]"
+        return f"[{', '.join(_written(entry) for entry in cast('list[Any]', plain))}]"
     if isinstance(plain, dict):
         table = cast("dict[str, Any]", plain)
-        return f"{{{', '.join(f'{key} = {_written(each)}' for key, each in table.items())}}}"
+        return f"{{{', '.join(f'{key} = {_written(entry)}' for key, entry in table.items())}}}"
     return repr(plain)
 
 

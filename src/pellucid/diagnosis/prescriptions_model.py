@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.diagnosis.prescriptions_training import Changes, Remedy, near
 
 _OVER_OTHERS = (config.BatchNorm, config.InstanceNorm)
-_AFTER = (config.PostNorm, config.DeepNorm)
+_NORM_AFTER = (config.PostNorm, config.DeepNorm)
 #: Beyond these an eps is either above the variance or below what float32 can add to it.
 _LARGEST_EPS, _SMALLEST_EPS = 1e-4, 1e-9
 _PLAIN_NORM = config.LayerNorm(eps=1e-5, bias=True)
@@ -38,18 +38,18 @@ def _pre_norm(run: config.Run) -> Changes:
 
 
 def _normed_before(run: config.Run, kinds: tuple[type[Any], ...]) -> Changes:
-    found: Changes = {}
+    changes: Changes = {}
     for path, stack in _stacks(run):
         if isinstance(stack.residual, kinds):
-            found |= {f"{path}.residual": config.PreNorm(), f"{path}.final_norm": True}
-    return found
+            changes |= {f"{path}.residual": config.PreNorm(), f"{path}.final_norm": True}
+    return changes
 
 
 def _deep_norm(run: config.Run) -> Changes:
     """The constants of table 2: for one stack alone, and for an encoder with its decoder."""
     layers = {path: stack.n_layers for path, stack in _stacks(run)}
     n, m = layers.get("model.encoder", 0), layers.get("model.decoder", 0)
-    found: Changes = {}
+    changes: Changes = {}
     for path, stack in _stacks(run):
         if not isinstance(stack.residual, config.PostNorm):
             continue
@@ -59,8 +59,8 @@ def _deep_norm(run: config.Run) -> Changes:
             alpha, beta = 0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16)
         else:
             alpha, beta = (3 * m) ** 0.25, (12 * m) ** -0.25
-        found[f"{path}.residual"] = config.DeepNorm(alpha=near(alpha), beta=near(beta))
-    return found
+        changes[f"{path}.residual"] = config.DeepNorm(alpha=near(alpha), beta=near(beta))
+    return changes
 
 
 def _sandwich_norm(run: config.Run) -> Changes:
@@ -75,18 +75,18 @@ def _final_norm(run: config.Run) -> Changes:
     return {
         f"{path}.final_norm": True
         for path, stack in _stacks(run)
-        if not stack.final_norm and not isinstance(stack.residual, _AFTER)
+        if not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
     }
 
 
 def _token_norm(run: config.Run) -> Changes:
-    found: Changes = {}
+    changes: Changes = {}
     for path, stack in _stacks(run):
         for name in ("norm", "input_norm"):
             if isinstance(getattr(stack, name), _OVER_OTHERS):
-                found[f"{path}.{name}"] = _PLAIN_NORM
-        found |= _attention(path, stack, _without_leak)
-    return found
+                changes[f"{path}.{name}"] = _PLAIN_NORM
+        changes |= _attention(path, stack, _without_leak)
+    return changes
 
 
 def _without_leak(layer: config.MultiHead) -> config.MultiHead:
@@ -96,13 +96,13 @@ def _without_leak(layer: config.MultiHead) -> config.MultiHead:
 
 
 def _norm_eps(run: config.Run) -> Changes:
-    found: Changes = {}
+    changes: Changes = {}
     for path, stack in _stacks(run):
         for name in ("norm", "input_norm"):
             norm = getattr(stack, name)
             if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS:
-                found[f"{path}.{name}.eps"] = 1e-5
-    return found
+                changes[f"{path}.{name}.eps"] = 1e-5
+    return changes
 
 
 def _attention(
@@ -110,27 +110,27 @@ def _attention(
 ) -> Changes:
     """Every layer of softmax attention as `changed` has it: value by value, or the whole list."""
 
-    def one(layer: config.OneAttention) -> config.OneAttention:
+    def change_layer(layer: config.OneAttention) -> config.OneAttention:
         return changed(layer) if isinstance(layer, config.MultiHead) else layer
 
     if isinstance(stack.attention, config.Alternating):
-        layers = tuple(one(layer) for layer in stack.attention.layers)
+        layers = tuple(change_layer(layer) for layer in stack.attention.layers)
         return {} if layers == stack.attention.layers else {f"{path}.attention.layers": layers}
-    after = one(stack.attention)
+    new_attention = change_layer(stack.attention)
     names = ("qk_norm", "soft_cap", "scale", "window")
     return {
-        f"{path}.attention.{name}": getattr(after, name)
+        f"{path}.attention.{name}": getattr(new_attention, name)
         for name in names
-        if getattr(after, name, None) != getattr(stack.attention, name, None)
+        if getattr(new_attention, name, None) != getattr(stack.attention, name, None)
     }
 
 
 def _in_attention(changed: Callable[[config.MultiHead], config.MultiHead]) -> Remedy:
     def change(run: config.Run) -> Changes:
-        found: Changes = {}
+        changes: Changes = {}
         for path, stack in _stacks(run):
-            found |= _attention(path, stack, changed)
-        return found
+            changes |= _attention(path, stack, changed)
+        return changes
 
     return change
 
@@ -154,8 +154,8 @@ def _with_window(layer: config.MultiHead) -> config.MultiHead:
 
 def _logit_cap(run: config.Run) -> Changes:
     head = run.model.head
-    wanted = isinstance(head, config.LanguageHead) and (head.soft_cap or math.inf) > 30
-    return {"model.head.soft_cap": 30.0} if wanted else {}
+    is_needed = isinstance(head, config.LanguageHead) and (head.soft_cap or math.inf) > 30
+    return {"model.head.soft_cap": 30.0} if is_needed else {}
 
 
 def _positions(run: config.Run) -> Changes:
@@ -176,15 +176,15 @@ def _gelu(run: config.Run) -> Changes:
 
 def _swiglu(run: config.Run) -> Changes:
     """Three matrices of two thirds of the width: as many weights as two."""
-    found: Changes = {}
+    changes: Changes = {}
     for path, stack in _stacks(run):
         ff = stack.feed_forward
         if isinstance(ff, config.MLP):
             width = max(1, round(ff.d_ff * 2 / 3))
-            found[f"{path}.feed_forward"] = config.GatedMLP(
+            changes[f"{path}.feed_forward"] = config.GatedMLP(
                 d_ff=width, activation="silu", bias=ff.bias
             )
-    return found
+    return changes
 
 
 def _small(run: config.Run) -> float:

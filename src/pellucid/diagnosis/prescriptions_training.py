@@ -46,8 +46,8 @@ def near(value: float) -> float:
 
 def _rate(factor: float) -> Remedy:
     return lambda run: {
-        f"{path}.learning_rate": near(each.learning_rate * factor)
-        for path, each in _optimisers(run)
+        f"{path}.learning_rate": near(optimiser.learning_rate * factor)
+        for path, optimiser in _optimisers(run)
     }
 
 
@@ -56,8 +56,8 @@ def _rate_usual(run: config.Run) -> Changes:
     usual = {"SGD": SGD_RATE, "Muon": 0.02}
     return {
         f"{path}.learning_rate": rate
-        for path, each in _optimisers(run)
-        if each.learning_rate > (rate := usual.get(each.__class__.__name__, 1e-3))
+        for path, optimiser in _optimisers(run)
+        if optimiser.learning_rate > (rate := usual.get(optimiser.__class__.__name__, 1e-3))
     }
 
 
@@ -69,21 +69,21 @@ def _optimisers(run: config.Run) -> Iterator[tuple[str, Any]]:
 
 
 def _adams(run: config.Run) -> Iterator[tuple[str, config.Adam | config.AdamW]]:
-    for path, each in _optimisers(run):
-        if isinstance(each, config.Adam | config.AdamW):
-            yield path, each
+    for path, optimiser in _optimisers(run):
+        if isinstance(optimiser, config.Adam | config.AdamW):
+            yield path, optimiser
 
 
 def _warm_up_longer(run: config.Run) -> Changes:
     """Three times as long, and long enough for Adam's memory; at most three tenths of the run."""
-    now, most = run.schedule.warm_up, _MOST_WARM_UP
+    warm_up, longest = run.schedule.warm_up, _MOST_WARM_UP
     if isinstance(run.schedule, config.WarmUpStableDecay):
-        most = min(most, 1 - run.schedule.decay)
+        longest = min(longest, 1 - run.schedule.decay)
     budget = run.training.budget
-    memory = [2 / (1 - each.betas[1]) for _, each in _adams(run)]
+    memory = [2 / (1 - adam.betas[1]) for _, adam in _adams(run)]
     needed = max(memory, default=0.0) / budget.count if isinstance(budget, config.Steps) else 0.1
-    wanted = min(most, max(3 * now, needed, 0.02))
-    return {"schedule.warm_up": near(wanted)} if wanted > now else {}
+    target = min(longest, max(3 * warm_up, needed, 0.02))
+    return {"schedule.warm_up": near(target)} if target > warm_up else {}
 
 
 def _warm_up_shorter(run: config.Run) -> Changes:
@@ -91,24 +91,24 @@ def _warm_up_shorter(run: config.Run) -> Changes:
 
 
 def _clip(run: config.Run) -> Changes:
-    now = run.training.clip_norm
-    return {"training.clip_norm": 1.0} if now is None or now > 1 else {}
+    clip_norm = run.training.clip_norm
+    return {"training.clip_norm": 1.0} if clip_norm is None or clip_norm > 1 else {}
 
 
 def _clip_looser(run: config.Run) -> Changes:
-    now = run.training.clip_norm
-    return {"training.clip_norm": 1.0} if now is not None and now < 1 else {}
+    clip_norm = run.training.clip_norm
+    return {"training.clip_norm": 1.0} if clip_norm is not None and clip_norm < 1 else {}
 
 
 def _eps(run: config.Run) -> Changes:
-    return {f"{path}.eps": _USUAL_EPS for path, each in _adams(run) if each.eps > _USUAL_EPS}
+    return {f"{path}.eps": _USUAL_EPS for path, adam in _adams(run) if adam.eps > _USUAL_EPS}
 
 
 def _beta2(run: config.Run) -> Changes:
     return {
-        f"{path}.betas": (each.betas[0], _USUAL_BETA2)
-        for path, each in _adams(run)
-        if each.betas[1] > _USUAL_BETA2
+        f"{path}.betas": (adam.betas[0], _USUAL_BETA2)
+        for path, adam in _adams(run)
+        if adam.betas[1] > _USUAL_BETA2
     }
 
 
@@ -123,24 +123,24 @@ def _momentum(run: config.Run) -> Changes:
 
 
 def _decay(run: config.Run) -> Changes:
-    return _decay_of(run, lambda now: _USUAL_DECAY if now > _USUAL_DECAY else None)
+    return _decay_of(run, lambda decay: _USUAL_DECAY if decay > _USUAL_DECAY else None)
 
 
 def _no_decay(run: config.Run) -> Changes:
-    return _decay_of(run, lambda now: 0.0 if now > 0 else None)
+    return _decay_of(run, lambda decay: 0.0 if decay > 0 else None)
 
 
 def _decay_of(run: config.Run, changed: Callable[[float], float | None]) -> Changes:
     """Weight decay as `changed` has it; L2, which goes through the gradient, is left out."""
-    found: Changes = {}
-    for path, each in _optimisers(run):
-        if isinstance(each, config.AdamW | config.Muon):
-            value = changed(each.weight_decay)
+    changes: Changes = {}
+    for path, optimiser in _optimisers(run):
+        if isinstance(optimiser, config.AdamW | config.Muon):
+            value = changed(optimiser.weight_decay)
             if value is not None:
-                found[f"{path}.weight_decay"] = value
-        elif each.l2 > 0:
-            found[f"{path}.l2"] = 0.0
-    return found
+                changes[f"{path}.weight_decay"] = value
+        elif optimiser.l2 > 0:
+            changes[f"{path}.l2"] = 0.0
+    return changes
 
 
 def _no_penalties(run: config.Run) -> Changes:
@@ -162,8 +162,8 @@ def _float32(run: config.Run) -> Changes:
 
 
 def _z_loss(run: config.Run) -> Changes:
-    now = getattr(run.objective, "z_loss", None)
-    return {"objective.z_loss": 1e-4} if now is not None and now < 1e-4 else {}
+    z_loss = getattr(run.objective, "z_loss", None)
+    return {"objective.z_loss": 1e-4} if z_loss is not None and z_loss < 1e-4 else {}
 
 
 def _plain_loss(run: config.Run) -> Changes:
@@ -178,8 +178,8 @@ def _plain_loss(run: config.Run) -> Changes:
 
 def _leash(factor: float) -> Remedy:
     def change(run: config.Run) -> Changes:
-        now = getattr(run.objective, "beta", None)
-        return {"objective.beta": near(now * factor)} if now else {}
+        beta = getattr(run.objective, "beta", None)
+        return {"objective.beta": near(beta * factor)} if beta else {}
 
     return change
 
@@ -195,8 +195,8 @@ def _more_answers(run: config.Run) -> Changes:
 
 
 def _plain_temperature(run: config.Run) -> Changes:
-    wanted = isinstance(run.objective, config.PolicyGradient) and run.objective.temperature != 1
-    return {"objective.temperature": 1.0} if wanted else {}
+    is_needed = isinstance(run.objective, config.PolicyGradient) and run.objective.temperature != 1
+    return {"objective.temperature": 1.0} if is_needed else {}
 
 
 def _dropouts(run: config.Run) -> Iterator[tuple[str, float]]:
@@ -208,29 +208,29 @@ def _dropouts(run: config.Run) -> Iterator[tuple[str, float]]:
             parts.append((f"model.{name}", stack))
             parts.append((f"model.{name}.attention", stack.attention))
     for path, part in parts:
-        if part is not None and any(each.name == "dropout" for each in fields(part)):
+        if part is not None and any(field.name == "dropout" for field in fields(part)):
             yield f"{path}.dropout", part.dropout
 
 
 def _dropout(run: config.Run) -> Changes:
-    return {path: 0.1 for path, now in _dropouts(run) if now > 0.3}
+    return {path: 0.1 for path, dropout in _dropouts(run) if dropout > 0.3}
 
 
 def _no_dropout(run: config.Run) -> Changes:
-    return {path: 0.0 for path, now in _dropouts(run) if now > 0}
+    return {path: 0.0 for path, dropout in _dropouts(run) if dropout > 0}
 
 
 def _some_dropout(run: config.Run) -> Changes:
     stacks = {"model.encoder.dropout", "model.decoder.dropout"}
-    return {path: 0.1 for path, now in _dropouts(run) if now == 0 and path in stacks}
+    return {path: 0.1 for path, dropout in _dropouts(run) if dropout == 0 and path in stacks}
 
 
 def _documents_apart(run: config.Run) -> Changes:
-    kept = isinstance(run.objective, config.NextToken | config.Distillation)
+    is_supported = isinstance(run.objective, config.NextToken | config.Distillation)
     attends = all(
         isinstance(layer, config.MultiHead) for stack in run.model.stacks for layer in stack.pattern
     )
-    if not kept or not attends or run.training.documents_apart:
+    if not is_supported or not attends or run.training.documents_apart:
         return {}
     return {"training.documents_apart": True}
 

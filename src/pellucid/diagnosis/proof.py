@@ -98,11 +98,12 @@ class Trial:
         if stopped or self.mean is None:
             return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
         unit = self.pairs[0][1].unit.removesuffix("s")
-        lower = sum(each < 0 for each in self.differences)
-        before = statistics.fmean(u.loss for u, _ in self.pairs if u.loss is not None)
+        lower = sum(difference < 0 for difference in self.differences)
+        unfixed_loss = statistics.fmean(u.loss for u, _ in self.pairs if u.loss is not None)
         return (
-            f"held-out loss {before:.3f} -> {before + self.mean:.3f} ({self.mean:+.3f} ± "
-            f"{self.spread:.3f} nats per {unit}, lower in {lower} of {len(self.differences)} pairs)"
+            f"held-out loss {unfixed_loss:.3f} -> {unfixed_loss + self.mean:.3f} "
+            f"({self.mean:+.3f} ± {self.spread:.3f} nats per {unit}, "
+            f"lower in {lower} of {len(self.differences)} pairs)"
         )
 
     @property
@@ -128,7 +129,7 @@ class Trial:
 
     def _counts(self, sign: int) -> bool:
         """Whether the loss is lower (-1) or higher (1) by a difference that counts."""
-        along = [sign * each for each in self.differences]
+        along = [sign * difference for difference in self.differences]
         if not along:
             return False
         unfixed = [fork.loss for fork, _ in self.pairs if fork.loss is not None]
@@ -183,10 +184,10 @@ class Proof:
         best = self.best
         return {
             "run": self.run,
-            "trials": [each.record() for each in self.trials],
+            "trials": [trial.record() for trial in self.trials],
             "untried": [
-                {"does": each.does, "set": list(each.assignments), "why": why}
-                for each, why in self.untried
+                {"does": prescription.does, "set": list(prescription.assignments), "why": why}
+                for prescription, why in self.untried
             ],
             "incurable": list(self.incurable),
             "note": self.note,
@@ -202,13 +203,13 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
     Of those whose loss is within the spreads of the lowest, the one that leaves the fewest signs
     sick is taken; where that is a tie too, the one that was prescribed first.
     """
-    helped = [each for each in trials if each.verdict == "helped"]
+    helped = [trial for trial in trials if trial.verdict == "helped"]
     if not helped:
         return None
     first = min(helped, key=_gain)
-    near = _gain(first) + max(each.spread for each in helped)
-    tied = [each for each in helped if _gain(each) <= near]
-    return min(tied, key=lambda each: len(each.still_sick))
+    near = _gain(first) + max(trial.spread for trial in helped)
+    tied = [trial for trial in helped if _gain(trial) <= near]
+    return min(tied, key=lambda trial: len(trial.still_sick))
 
 
 def _gain(trial: Trial) -> float:
@@ -217,13 +218,13 @@ def _gain(trial: Trial) -> float:
 
 
 def _sick_in_any(forks: Iterable[Fork]) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
-    return found.union(*(fork.sick for fork in forks))
+    no_signs: frozenset[str] = frozenset()
+    return no_signs.union(*(fork.sick for fork in forks))
 
 
 def _sick_in_all(forks: Iterable[Fork]) -> frozenset[str]:
-    first, *others = (fork.sick for fork in forks)
-    return first.intersection(*others)
+    first, *remaining = (fork.sick for fork in forks)
+    return first.intersection(*remaining)
 
 
 def _fork(fork: Fork) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def write_fixed(
     file = folder.path.parent / f"{name}-fixed.toml" if out is None else Path(out)
     if out is None:
         file = free_name(file)
-    told = [
+    comments = [
         f"# {name} with {best.prescription.does}, for {', '.join(best.codes)}:",
         f"# {best.prescription.why}",
         f"# Measured on {len(best.pairs)} pairs of forks of {best.pairs[0][1].steps} updates: "
@@ -43,7 +43,7 @@ def write_fixed(
     ]
     text = run_to_toml(patched(run, best.prescription.assignments))
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_output(file, "\n".join([*told, "", text]))
+    write_output(file, "\n".join([*comments, "", text]))
     again = "" if reward is None else f" --reward {shlex.quote(reward)}"
     command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{again}", ""
     if best.prescription.needs == "replay" and start:

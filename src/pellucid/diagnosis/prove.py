@@ -95,18 +95,18 @@ def prove(
     start = choose_start(
         read_events(folder.metrics), findings, folder.shelf.steps(), steps, plan.total_steps
     )
-    kept = generator_states()
+    states = generator_states()
     try:
         forks = _Forks(origin, start, seeds, advance)
         trials = forks.trials(tried)
     finally:
-        restore_generators(*kept)
+        restore_generators(*states)
     proof = Proof(
         run=str(folder.path),
         trials=trials,
         untried=untried,
         incurable=tuple(
-            dict.fromkeys(each.code for each in findings if not prescriptions(each, run))
+            dict.fromkeys(finding.code for finding in findings if not prescriptions(finding, run))
         ),
         note=start.note if any(t.prescription.needs == "replay" for t in trials) else "",
     )
@@ -117,30 +117,30 @@ Candidate = tuple[Prescription, tuple[str, ...]]
 
 
 def _candidates(
-    findings: Sequence[Finding], run: config.Run, most: int
+    findings: Sequence[Finding], run: config.Run, n_candidates: int
 ) -> tuple[list[Candidate], tuple[tuple[Prescription, str], ...]]:
     """What to try, with the codes it is for, and what forks cannot try, with why.
 
     The second fix for the first finding comes before the first one for the third.
     """
     ranked: list[tuple[int, int, Prescription]] = [
-        (i + j, i, each)
+        (i + j, i, prescription)
         for i, finding in enumerate(findings)
-        for j, each in enumerate(prescriptions(finding, run))
+        for j, prescription in enumerate(prescriptions(finding, run))
     ]
     codes: dict[tuple[str, ...], list[str]] = {}
-    kept: dict[tuple[str, ...], Prescription] = {}
-    for _, i, each in sorted(ranked, key=lambda item: item[:2]):
-        kept.setdefault(each.assignments, each)
-        codes.setdefault(each.assignments, []).append(findings[i].code)
+    by_assignments: dict[tuple[str, ...], Prescription] = {}
+    for _, i, prescription in sorted(ranked, key=lambda item: item[:2]):
+        by_assignments.setdefault(prescription.assignments, prescription)
+        codes.setdefault(prescription.assignments, []).append(findings[i].code)
     tried: list[Candidate] = []
     untried: list[tuple[Prescription, str]] = []
-    for key, each in kept.items():
-        why = _incomparable(run, patched(run, each.assignments))
+    for key, prescription in by_assignments.items():
+        why = _incomparable(run, patched(run, prescription.assignments))
         if why:
-            untried.append((each, why))
-        elif len(tried) < most:
-            tried.append((each, tuple(dict.fromkeys(codes[key]))))
+            untried.append((prescription, why))
+        elif len(tried) < n_candidates:
+            tried.append((prescription, tuple(dict.fromkeys(codes[key]))))
     return tried, tuple(untried)
 
 
@@ -169,13 +169,13 @@ class _Forks:
 
     def trials(self, tried: Sequence[Candidate]) -> tuple[Trial, ...]:
         """Every fix on every seed."""
-        starts = [self._from(each) for each, _ in tried]
+        starts = [self._from(prescription) for prescription, _ in tried]
         plain = [steps for _, steps in set(starts)]
         self._of = (len(starts) + len(plain)) * len(self._seeds)
         self._all_updates = (sum(steps for _, steps in starts) + sum(plain)) * len(self._seeds)
         return tuple(
-            Trial(prescription=each, codes=codes, pairs=tuple(self._pairs(each)))
-            for each, codes in tried
+            Trial(prescription=prescription, codes=codes, pairs=tuple(self._pairs(prescription)))
+            for prescription, codes in tried
         )
 
     def _from(self, prescription: Prescription) -> tuple[int, int]:
@@ -197,7 +197,7 @@ class _Forks:
                 self._fork(fixed, prescription.does, start, steps, seed),
             )
 
-    def _fork(self, run: config.Run, what: str, start: int, steps: int, seed: int) -> Fork:
+    def _fork(self, run: config.Run, label: str, start: int, steps: int, seed: int) -> Fork:
         self._number += 1
 
         def tell(done: int, fork: Fork | None = None) -> None:
@@ -205,7 +205,7 @@ class _Forks:
                 Advance(
                     number=self._number,
                     of=self._of,
-                    what=f"{what}, seed {seed}",
+                    what=f"{label}, seed {seed}",
                     done=done,
                     steps=steps,
                     seconds_left=self._seconds_left(done),
@@ -227,12 +227,12 @@ class _Forks:
 
     def _seconds_left(self, done: int) -> float | None:
         """By the time that updates took since the first one; None before there are two."""
-        updates, now = self._updates + done, time.perf_counter()
+        updates, time_now = self._updates + done, time.perf_counter()
         if updates and self._first is None:
-            self._first = now
+            self._first = time_now
         if updates < 2 or self._first is None:
             return None
-        return (now - self._first) / (updates - 1) * max(0, self._all_updates - updates)
+        return (time_now - self._first) / (updates - 1) * max(0, self._all_updates - updates)
 
 
 def _read(folder: RunFolder, step: int) -> Checkpoint | None:

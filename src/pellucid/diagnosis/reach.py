@@ -32,17 +32,17 @@ def probe_receptive_field(subject: Subject) -> list[Finding]:
         return []
     ids = subject.random_ids(1)
     time = ids.shape[1]
-    one = torch.eye(time, dtype=torch.bool, device=ids.device)
-    variants = torch.where(one, subject.changed_ids(ids), ids)
+    diagonal = torch.eye(time, dtype=torch.bool, device=ids.device)
+    variants = torch.where(diagonal, subject.changed_ids(ids), ids)
     with subject.awake():
-        before, after = (
+        original, changed = (
             subject.outputs(ids.expand(time, -1).contiguous()),
             subject.outputs(variants),
         )
-    influence = moved(before, after)[:, -1]
+    influence = moved(original, changed)[:, -1]
     first = max(0, time - reach)
     # rounding in float64 is a thousand times smaller than the limit
-    none = limit("ATT005", "influence") if before.dtype == torch.float64 else 0.0
+    none = limit("ATT005", "influence") if original.dtype == torch.float64 else 0.0
     blind = [k for k in range(first, time) if float(influence[k]) <= none]
     if not blind:
         return []
@@ -118,7 +118,7 @@ def probe_positions(subject: Subject) -> list[Finding]:
         if _differs_by_place(subject.outputs(same)[0]):
             return []
         scores = scores_of(lambda: subject.outputs(same), subject.length)
-        if any(_spread(each) > limit("POS001", "change") for each in scores):
+        if any(_spread(score) > limit("POS001", "change") for score in scores):
             return []
         swapped = 0.0 if scores else _of_swapping(subject)
     if swapped > limit("POS001", "change"):
@@ -145,10 +145,10 @@ def _differs_by_place(output: Tensor) -> bool:
 
 def _spread(scores: Tensor) -> float:
     """The largest difference between two visible scores of one head, relative to their size."""
-    seen = visible(scores)
-    high = scores.masked_fill(~seen, -torch.inf).flatten(-2).amax(dim=-1)
-    low = scores.masked_fill(~seen, torch.inf).flatten(-2).amin(dim=-1)
-    size = scores.masked_fill(~seen, 0.0).abs().max().clamp_min(1e-30)
+    is_visible = visible(scores)
+    high = scores.masked_fill(~is_visible, -torch.inf).flatten(-2).amax(dim=-1)
+    low = scores.masked_fill(~is_visible, torch.inf).flatten(-2).amin(dim=-1)
+    size = scores.masked_fill(~is_visible, 0.0).abs().max().clamp_min(1e-30)
     return float(((high - low) / size).nan_to_num(0.0, 0.0, 0.0).max())
 
 
@@ -156,8 +156,8 @@ def _of_swapping(subject: Subject) -> float:
     ids = subject.random_ids(1)
     swapped = ids.clone()
     swapped[0, 0], swapped[0, 1] = ids[0, 1], ids[0, 0]
-    both = torch.cat((ids, swapped))
-    output = subject.outputs(both)
+    pair = torch.cat((ids, swapped))
+    output = subject.outputs(pair)
     return float(moved(output[:1], output[1:])[0, -1])
 
 
@@ -196,9 +196,9 @@ def _softmax_first(subject: Subject) -> bool:
 
 def _shift(scores: Tensor) -> float:
     near, far = scores[..., :-1, :-1], scores[..., 1:, 1:]
-    both = visible(near) & visible(far)
+    is_visible = visible(near) & visible(far)
     size = scores.masked_fill(~visible(scores), 0.0).abs().max().clamp_min(1e-30)
-    return float((near - far).abs().masked_fill(~both, 0.0).max() / size)
+    return float((near - far).abs().masked_fill(~is_visible, 0.0).max() / size)
 
 
 def _is_rotary(subject: Subject) -> bool:
@@ -206,5 +206,5 @@ def _is_rotary(subject: Subject) -> bool:
         return subject.declared.rotary
     if subject.family == "pellucid":
         return isinstance(cast("Transformer", subject.model).stack.positions, Rotary)
-    told = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
-    return any(getattr(subject.settings, name, None) for name in told)
+    setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
+    return any(getattr(subject.settings, name, None) for name in setting_names)

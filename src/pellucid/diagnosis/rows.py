@@ -16,11 +16,11 @@ from pellucid.diagnosis.finding import Finding, evidence, found, limit
 
 def probe_ids(data: Examples, vocab: int) -> list[Finding]:
     """Whether every id has a row in the embedding: to be asked before any other probe."""
-    highest = max(int(each.max()) for each in data.batches)
-    lowest = min(int(each.min()) for each in data.batches)
+    highest = max(int(batch.max()) for batch in data.batches)
+    lowest = min(int(batch.min()) for batch in data.batches)
     if lowest >= 0 and highest < vocab:
         return []
-    outside = sum(int(((each < 0) | (each >= vocab)).sum()) for each in data.batches)
+    outside = sum(int(((batch < 0) | (batch >= vocab)).sum()) for batch in data.batches)
     return [
         found(
             "DAT003",
@@ -72,7 +72,7 @@ def _size(tokenizer: Any) -> int | None:
 def probe_duplicates(data: Examples) -> list[Finding]:
     """Whether a batch comes twice, or a row twice in one batch."""
     findings: list[Finding] = []
-    hashes = [_key(each) for each in data.batches]
+    hashes = [_key(batch) for batch in data.batches]
     again = len(hashes) - len(set(hashes))
     if again:
         findings.append(

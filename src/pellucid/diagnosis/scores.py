@@ -31,40 +31,42 @@ class _Listening(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        said = kwargs or {}
+        keywords = kwargs or {}
         if not self.inside:
             self.inside = True  # softmax within softmax is one
             try:
-                self._hear(func, args, said)
+                self._hear(func, args, keywords)
             finally:
                 self.inside = False
-        return func(*args, **said)
+        return func(*args, **keywords)
 
-    def _hear(self, func: Callable[..., Any], args: tuple[Any, ...], said: dict[str, Any]) -> None:
+    def _hear(
+        self, func: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
         if func is F.scaled_dot_product_attention:
-            scores = _of_fused(args, said)
+            scores = _of_fused(args, keywords)
         elif func in _SOFTMAX:
-            scores = cast("Tensor", args[0] if args else said["input"])
+            scores = cast("Tensor", args[0] if args else keywords["input"])
         else:
             return
         if scores.ndim >= 3 and scores.shape[-2:] == (self.time, self.time):
             self.heard.append(scores.detach().double())
 
 
-def _of_fused(args: tuple[Any, ...], said: dict[str, Any]) -> Tensor:
+def _of_fused(args: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, args, strict=False)) | said
-    q, k = given["query"].double(), given["key"].double()
+    arguments = dict(zip(names, args, strict=False)) | keywords
+    q, k = arguments["query"].double(), arguments["key"].double()
     if q.ndim == 4 and k.shape[1] != q.shape[1]:
         k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    scale = given.get("scale")
+    scale = arguments.get("scale")
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    mask = given.get("attn_mask")
+    mask = arguments.get("attn_mask")
     if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, -torch.inf)
     elif mask is not None:
         scores = scores + mask
-    if given.get("is_causal"):
+    if arguments.get("is_causal"):
         order = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         scores = scores.masked_fill(~order, -torch.inf)
     return scores

@@ -36,29 +36,29 @@ def probe_causality(subject: Subject) -> list[Finding]:
     later = later.to(ids.device)  # row 0 changes all, row t those after t - 1
     variants = torch.where(later, subject.changed_ids(ids), ids)
     with subject.awake():
-        before, after = _paired(subject, ids.expand(time, -1), variants)
-    seen = moved(before, after).masked_fill(later, 0.0)
-    worst = float(seen.max())
-    if not worst > tolerance(before):
+        original, changed = _paired(subject, ids.expand(time, -1), variants)
+    influence = moved(original, changed).masked_fill(later, 0.0)
+    worst = float(influence.max())
+    if not worst > tolerance(original):
         return []
-    row, place = divmod(int(seen.argmax()), time)
+    row, place = divmod(int(influence.argmax()), time)
     return [
         found(
             "ATT001",
             f"The output at position {place} changes when only tokens after it, from position "
             f"{row} on, are changed.",
             evidence("ATT001", "largest relative change", worst),
-            cause=_of_leak(seen, tolerance(before)),
+            cause=_of_leak(influence, tolerance(original)),
         )
     ]
 
 
-def _of_leak(seen: Tensor, allowed: float) -> str:
+def _of_leak(influence: Tensor, allowed: float) -> str:
     """Whether the mask is missing, or off by one."""
-    time = seen.shape[1]
+    time = influence.shape[1]
     rows, places = torch.arange(time)[:, None], torch.arange(time)
-    far = (places < rows - 1).to(seen.device)
-    if float(seen.masked_fill(~far, 0.0).max()) <= allowed:
+    far = (places < rows - 1).to(influence.device)
+    if float(influence.masked_fill(~far, 0.0).max()) <= allowed:
         return (
             "each token sees exactly one token too many: the causal mask is off by one "
             "(tril with diagonal=1, or queries shifted against keys)"
@@ -73,12 +73,12 @@ def _of_leak(seen: Tensor, allowed: float) -> str:
 def probe_batch(subject: Subject) -> list[Finding]:
     """Whether a row's output depends on its neighbours in the batch."""
     ids = subject.random_ids(3)
-    others = ids.clone()
-    others[1:] = subject.changed_ids(ids[1:])
+    variants = ids.clone()
+    variants[1:] = subject.changed_ids(ids[1:])
     with subject.awake():
-        before, after = subject.outputs(ids), subject.outputs(others)
-    worst = float(moved(before, after)[0].max())
-    if not worst > tolerance(before, "ATT002"):
+        original, changed = subject.outputs(ids), subject.outputs(variants)
+    worst = float(moved(original, changed)[0].max())
+    if not worst > tolerance(original, "ATT002"):
         return []
     return [
         found(
@@ -96,26 +96,26 @@ def probe_padding(subject: Subject) -> list[Finding]:
     if not subject.takes_padding or subject.length < 4:
         return []
     n, across = subject.length // 3, subject.has_encoder_and_decoder
-    left = subject.causal and not across
+    pads_left = subject.causal and not across
     real = torch.ones(2, subject.length, dtype=torch.bool, device=subject.device)
-    real[0, slice(0, n) if left else slice(-n, None)] = False
+    real[0, slice(0, n) if pads_left else slice(-n, None)] = False
     ids = subject.random_ids(2)
-    other = torch.where(real, ids, subject.changed_ids(ids))
+    variants = torch.where(real, ids, subject.changed_ids(ids))
     judged = torch.ones_like(real) if across else real
-    both = _with_padding(subject, (ids, other), real)
-    if both is None:
+    padded_outputs = _with_padding(subject, (ids, variants), real)
+    if padded_outputs is None:
         return []
-    before, after = both
-    if not bool(torch.isfinite(before[judged]).all()):
+    original, changed = padded_outputs
+    if not bool(torch.isfinite(original[judged]).all()):
         return [
             found(
                 "ATT006",
                 "With padding in the batch, outputs of real tokens are not finite.",
-                evidence("ATT006", "outputs that are not finite", _share_not_finite(before)),
+                evidence("ATT006", "outputs that are not finite", _share_not_finite(original)),
             )
         ]
-    worst = float(moved(*(_without_nan(each) for each in (before, after)))[judged].max())
-    if not worst > tolerance(before, "ATT003"):
+    worst = float(moved(*(_without_nan(tensor) for tensor in (original, changed)))[judged].max())
+    if not worst > tolerance(original, "ATT003"):
         return []
     return [
         found(
@@ -127,24 +127,24 @@ def probe_padding(subject: Subject) -> list[Finding]:
 
 
 def _with_padding(
-    subject: Subject, both: tuple[Tensor, Tensor], real: Tensor
+    subject: Subject, batches: tuple[Tensor, Tensor], real: Tensor
 ) -> tuple[Tensor, Tensor] | None:
     """Outputs for two batches of ids; None where the mask is to have another form.
 
     In float64 only if they are finite there: a mask that is made for one width and used in another
     can make infinities of its own.
     """
-    made: tuple[Tensor, Tensor] | None = None
+    outputs: tuple[Tensor, Tensor] | None = None
     for wide in (True, False):
         with subject.awake(wide=wide):
             try:
-                before, after = (_padded(subject, each, real) for each in both)
+                original, changed = (_padded(subject, batch, real) for batch in batches)
             except (TypeError, RuntimeError):
-                return made
-        made = before, after
-        if bool(torch.isfinite(before[real]).all()):
+                return outputs
+        outputs = original, changed
+        if bool(torch.isfinite(original[real]).all()):
             break
-    return made
+    return outputs
 
 
 def _padded(subject: Subject, ids: Tensor, real: Tensor) -> Tensor:
@@ -172,11 +172,11 @@ def probe_documents(subject: Subject) -> list[Finding]:
     second = (torch.arange(subject.length, device=ids.device) >= cut)[None]
     documents = second.long()
     with subject.awake():
-        before = subject.outputs(ids, documents=documents)
+        original = subject.outputs(ids, documents=documents)
         first_changed = torch.where(second, ids, subject.changed_ids(ids))
-        after = subject.outputs(first_changed, documents=documents)
-    worst = float(moved(before, after)[second].max())
-    if not worst > tolerance(before, "ATT004"):
+        changed = subject.outputs(first_changed, documents=documents)
+    worst = float(moved(original, changed)[second].max())
+    if not worst > tolerance(original, "ATT004"):
         return []
     return [
         found(

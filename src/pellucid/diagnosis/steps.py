@@ -49,7 +49,11 @@ def torch_optimizers(optimizer: Any) -> list[torch.optim.Optimizer]:
 
 def held(optimizer: Any) -> set[int]:
     """The identities of the parameters that an optimiser updates."""
-    groups = (group for each in torch_optimizers(optimizer) for group in each.param_groups)
+    groups = (
+        group
+        for torch_optimizer in torch_optimizers(optimizer)
+        for group in torch_optimizer.param_groups
+    )
     return {id(parameter) for group in groups for parameter in group["params"]}
 
 
@@ -58,13 +62,13 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
 
     A learning rate of zero, as at the foot of a warm-up, is replaced: it is not what is asked.
     """
-    seen = Seen()
+    observed = Seen()
     with subject.as_is(training=True, wide=optimizer is None):
         named = [(n, p) for n, p in each_weight(subject.model) if p.requires_grad]
-        seen.trained = [name for name, _ in named]
+        observed.trained = [name for name, _ in named]
         if not named:
-            return seen
-        before = {name: weight.detach().clone() for name, weight in named}
+            return observed
+        initial = {name: weight.detach().clone() for name, weight in named}
         stepping = _copies(subject.model, optimizer) or [
             adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
@@ -73,17 +77,17 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
             for _, weight in named:
                 weight.grad = None
             backward(loss_of(subject, ids))
-            _note(seen, named)
-            for each in stepping:
-                cast("Any", each).step()
+            _note(observed, named)
+            for torch_optimizer in stepping:
+                cast("Any", torch_optimizer).step()
         for name, weight in named:
-            if not torch.equal(before[name], weight.detach()):
-                seen.moved.add(name)
+            if not torch.equal(initial[name], weight.detach()):
+                observed.moved.add(name)
             if weight.element_size() < 4 and weight.grad is not None:
                 live = weight.grad != 0
-                stayed = (weight.detach() == before[name]) & live
-                seen.stayed[name] = float(stayed.sum() / live.sum().clamp_min(1))
-    return seen
+                stayed = (weight.detach() == initial[name]) & live
+                observed.stayed[name] = float(stayed.sum() / live.sum().clamp_min(1))
+    return observed
 
 
 def adam(weights: list[nn.Parameter], rate: float, *, eps: float = 1e-8) -> torch.optim.Optimizer:
@@ -92,12 +96,12 @@ def adam(weights: list[nn.Parameter], rate: float, *, eps: float = 1e-8) -> torc
     return Adam(weights, lr=rate, eps=eps, fused=fused)
 
 
-def _note(seen: Seen, named: list[tuple[str, nn.Parameter]]) -> None:
+def _note(observed: Seen, named: list[tuple[str, nn.Parameter]]) -> None:
     for name, weight in named:
         if weight.grad is not None:
-            seen.with_some_gradient.add(name)
+            observed.with_some_gradient.add(name)
             if bool((weight.grad != 0).any()):
-                seen.with_gradient.add(name)
+                observed.with_gradient.add(name)
 
 
 def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimizer]:
@@ -105,20 +109,20 @@ def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimiz
     if optimizer is None:
         return []
     memo: dict[int, Any] = {id(p): p for p in model.parameters()}
-    made = [_copy(each, memo) for each in torch_optimizers(optimizer)]
-    for group in (group for each in made for group in each.param_groups):
+    copies = [_copy(torch_optimizer, memo) for torch_optimizer in torch_optimizers(optimizer)]
+    for group in (group for copied in copies for group in copied.param_groups):
         if float(group["lr"]) == 0:
             group["lr"] = group.get("initial_lr") or _RATE
-    return made
+    return copies
 
 
 def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim.Optimizer:
     """A copy with all it has: torch's own copies its groups and memory alone."""
-    made = copy.deepcopy(optimizer, memo)
+    copied = copy.deepcopy(optimizer, memo)
     for name, value in vars(optimizer).items():
-        if not name.startswith("_") and not hasattr(made, name):
-            setattr(made, name, value)
-    return made
+        if not name.startswith("_") and not hasattr(copied, name):
+            setattr(copied, name, value)
+    return copied
 
 
 def loss_of(subject: Subject, ids: Tensor) -> Tensor:

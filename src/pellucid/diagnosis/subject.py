@@ -156,35 +156,35 @@ class Subject:
         source: Tensor | None,
         source_padding: Tensor | None,
     ) -> Tensor:
-        said: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         if source is not None:
-            said["decoder_input_ids"] = ids
+            inputs["decoder_input_ids"] = ids
             ids, padding = source, source_padding
         if "attention_mask" in self._accepts and self.family == "hugging face":
             mask = torch.ones_like(ids) if padding is None else padding.to(ids.dtype)
-            said["attention_mask"] = mask
+            inputs["attention_mask"] = mask
         elif padding is not None:
             name = "attention_mask" if "attention_mask" in self._accepts else "padding"
-            said[name] = padding
+            inputs[name] = padding
         if "use_cache" in self._accepts:
-            said["use_cache"] = False
+            inputs["use_cache"] = False
         if self._whole is not None:
-            said[self._whole] = ids
-        rows, time = said.get("decoder_input_ids", ids).shape
-        found = logits_in(self.model(ids, **said), rows, time)
-        if found is None and self._whole is None:
+            inputs[self._whole] = ids
+        rows, time = inputs.get("decoder_input_ids", ids).shape
+        logits = logits_in(self.model(ids, **inputs), rows, time)
+        if logits is None and self._whole is None:
             # some give the last position alone unless they are handed targets
             for name in ("targets", "labels"):
                 if name in self._accepts:
                     self._whole = name
-                    found = logits_in(self.model(ids, **said, **{name: ids}), rows, time)
+                    logits = logits_in(self.model(ids, **inputs, **{name: ids}), rows, time)
                     break
-        if found is None:
+        if logits is None:
             raise PellucidError(
                 "the model does not map (batch, time) ids to (batch, time, vocab) logits: wrap it "
                 "in a module that does, or return an object with .logits"
             )
-        return found
+        return logits
 
     def _find_vocabulary(self) -> tuple[int, bool]:
         tables = [m for m in named_modules(self.model).values() if isinstance(m, nn.Embedding)]
@@ -192,13 +192,13 @@ class Subject:
         if self.family == "pellucid":
             model = cast("Transformer", self.model)
             return model.token_embedding.num_embeddings, model.has_head
-        known: Any = getattr(self.settings, "vocab_size", None)
-        self.vocab = known if isinstance(known, int) else 1
+        vocab_size: Any = getattr(self.settings, "vocab_size", None)
+        self.vocab = vocab_size if isinstance(vocab_size, int) else 1
         width = self.outputs(
             torch.zeros(1, self.length, dtype=torch.long, device=self.device)
         ).shape[-1]
-        if isinstance(known, int):
-            return known, width >= known
+        if isinstance(vocab_size, int):
+            return vocab_size, width >= vocab_size
         if width in rows or not rows:
             return width, True
         return rows[0], width >= rows[0]
@@ -206,9 +206,9 @@ class Subject:
     def _find_lengths(self) -> tuple[int | None, int]:
         """The longest text it says it takes, and how long the made-up ones are."""
         places = (self.model, getattr(self.model, "config", None))
-        told = [getattr(place, name, None) for place in places for name in _CONTEXTS]
-        known = [n for n in told if isinstance(n, int) and n > 1]
-        context = min(known) if known else None
+        candidates = [getattr(place, name, None) for place in places for name in _CONTEXTS]
+        lengths = [n for n in candidates if isinstance(n, int) and n > 1]
+        context = min(lengths) if lengths else None
         length = LENGTH if context is None else min(LENGTH, context)
         while length > 2:
             try:
@@ -244,12 +244,12 @@ def has_encoder_and_decoder(model: nn.Module) -> bool:
     model = unwrapped(model)
     if isinstance(model, Transformer):
         return model.encoder is not None and model.decoder is not None
-    told = getattr(model, "config", None) if _family(model) == "hugging face" else None
-    return bool(getattr(told, "is_encoder_decoder", False))
+    settings = getattr(model, "config", None) if _family(model) == "hugging face" else None
+    return bool(getattr(settings, "is_encoder_decoder", False))
 
 
 def _family(model: nn.Module) -> Family:
     if isinstance(model, Transformer):
         return "pellucid"
-    told = getattr(getattr(model, "config", None), "model_type", None)
-    return "hugging face" if isinstance(told, str) else "other"
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    return "hugging face" if isinstance(model_type, str) else "other"

@@ -42,11 +42,13 @@ def _stack(stack: config.Stack) -> config.Stack:
 
 def _attention(attention: config.Attention) -> config.Attention:
     if isinstance(attention, config.Alternating):
-        return config.Alternating(layers=tuple(_one(layer) for layer in attention.layers))
-    return _one(attention)
+        return config.Alternating(
+            layers=tuple(_shrink_attention(layer) for layer in attention.layers)
+        )
+    return _shrink_attention(attention)
 
 
-def _one(attention: config.OneAttention) -> config.OneAttention:
+def _shrink_attention(attention: config.OneAttention) -> config.OneAttention:
     if isinstance(attention, config.MultiHead):
         return _multi_head(attention)
     heads, width = min(attention.n_heads, _HEADS), min(attention.d_head, _D_HEAD)

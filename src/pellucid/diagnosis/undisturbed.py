@@ -23,13 +23,13 @@ from pellucid.vitals import as_it_was
 _Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
 
 
-class _Kept(NamedTuple):
+class _ParameterState(NamedTuple):
     data: Tensor
     grad: Tensor | None
     requires_grad: bool
 
     @classmethod
-    def of(cls, parameter: nn.Parameter) -> _Kept:
+    def of(cls, parameter: nn.Parameter) -> _ParameterState:
         return cls(parameter.data, parameter.grad, parameter.requires_grad)
 
 
@@ -47,7 +47,7 @@ def undisturbed(
         stack.callback(_set_versions, counts)
         for parameter, copied in _copies(model, dtype):
             counts.append((parameter, parameter._version))
-            stack.callback(_bring_back, parameter, _Kept.of(parameter))
+            stack.callback(_bring_back, parameter, _ParameterState.of(parameter))
             parameter.grad = None
             parameter.data = copied
         _onto_copied_buffers(model, dtype)
@@ -56,12 +56,12 @@ def undisturbed(
         yield
 
 
-def _bring_back(parameter: nn.Parameter, before: _Kept) -> None:
+def _bring_back(parameter: nn.Parameter, state: _ParameterState) -> None:
     parameter.grad = None
     parameter.requires_grad_(False)
-    parameter.data = before.data
-    parameter.requires_grad_(before.requires_grad)
-    parameter.grad = before.grad
+    parameter.data = state.data
+    parameter.requires_grad_(state.requires_grad)
+    parameter.grad = state.grad
 
 
 def _set_versions(counts: list[tuple[nn.Parameter, int]]) -> None:

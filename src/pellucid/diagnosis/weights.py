@@ -26,12 +26,12 @@ def probe_ties(subject: Subject) -> list[Finding]:
     if ends is None:
         return []
     embedding, head = ends
-    one = embedding is head or embedding.data_ptr() == head.data_ptr()
-    alike = one or (embedding.shape == head.shape and torch.equal(embedding, head))
-    said = _said_tied(subject)
-    if said is None:
-        said = alike
-    if said and not one:
+    is_shared = embedding is head or embedding.data_ptr() == head.data_ptr()
+    alike = is_shared or (embedding.shape == head.shape and torch.equal(embedding, head))
+    should_tie = _said_tied(subject)
+    if should_tie is None:
+        should_tie = alike
+    if should_tie and not is_shared:
         return [
             found(
                 "TIE001",
@@ -41,7 +41,7 @@ def probe_ties(subject: Subject) -> list[Finding]:
                 where="head",
             )
         ]
-    if one and not said:
+    if is_shared and not should_tie:
         return [
             found(
                 "TIE002",
@@ -56,8 +56,8 @@ def probe_ties(subject: Subject) -> list[Finding]:
 def _said_tied(subject: Subject) -> bool | None:
     if subject.declared.tied is not None:
         return subject.declared.tied
-    told = getattr(subject.settings, "tie_word_embeddings", None)
-    return told if isinstance(told, bool) else None
+    tied = getattr(subject.settings, "tie_word_embeddings", None)
+    return tied if isinstance(tied, bool) else None
 
 
 #: The half of an adapter that begins at zero: ours, and peft's.
@@ -90,8 +90,8 @@ def probe_weights(subject: Subject) -> list[Finding]:
         ]
         if zero:
             sign = evidence("WGT002", "matrices of zeros", len(zero))
-            what = f"{len(zero)} matrices of a pretrained model are all zero."
-            findings.append(found("WGT002", what, sign, where=", ".join(zero[:4])))
+            text = f"{len(zero)} matrices of a pretrained model are all zero."
+            findings.append(found("WGT002", text, sign, where=", ".join(zero[:4])))
         findings += _bare_rows(subject)
     return findings
 
@@ -104,10 +104,10 @@ def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
             key = (weight.shape, float(weight.flatten()[:256].double().sum()))
             alike[key].append((name, weight))
     pairs = [
-        (first[0], other[0])
+        (first[0], second[0])
         for group in alike.values()
-        for first, other in pairwise(group)
-        if first[1].data_ptr() != other[1].data_ptr() and torch.equal(first[1], other[1])
+        for first, second in pairwise(group)
+        if first[1].data_ptr() != second[1].data_ptr() and torch.equal(first[1], second[1])
     ]
     ties = [p for p in pairs if "embed" in p[0] + p[1] or "head" in p[0] + p[1]]
     pairs = [p for p in pairs if p not in ties]

@@ -131,11 +131,11 @@ def _blocks(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[tuple[s
             for depth, block in enumerate(() if stack is None else stack.blocks):
                 yield f"{name}.blocks.{depth}", block
         return
-    found: list[str] = []
+    stack_names: list[str] = []
     for name, module in modules.items():
-        inside = any(name.startswith(f"{other}.") for other in found)
+        inside = any(name.startswith(f"{stack_name}.") for stack_name in stack_names)
         if not inside and _is_stack(module):
-            found.append(name)
+            stack_names.append(name)
             for child, block in module.named_children():
                 yield f"{name}.{child}" if name else child, block
 
@@ -158,12 +158,12 @@ def _norm(module: nn.Module) -> Norm | None:
     kind = type(module).__name__
     if "LayerNorm" not in kind and "RMSNorm" not in kind:
         return None
-    given: Any = module
+    untyped: Any = module
     eps = next(
         (
             float(value)
             for name in ("eps", "variance_epsilon", "epsilon")
-            if isinstance(value := getattr(given, name, None), float)
+            if isinstance(value := getattr(untyped, name, None), float)
         ),
         None,
     )
@@ -173,12 +173,12 @@ def _norm(module: nn.Module) -> Norm | None:
         (
             value
             for name in ("gain", "weight")
-            if isinstance(value := getattr(given, name, None), nn.Parameter)
+            if isinstance(value := getattr(untyped, name, None), nn.Parameter)
         ),
         None,
     )
     root = "RMS" in kind or kind.startswith("T5")
-    offset = bool(getattr(given, "unit_offset", False)) or kind.startswith("Gemma")
+    offset = bool(getattr(untyped, "unit_offset", False)) or kind.startswith("Gemma")
     return Norm(module, eps, not root, gain, 1.0 if offset else 0.0)
 
 

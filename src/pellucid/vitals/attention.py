@@ -97,13 +97,13 @@ def of_scores(
     """Of scores that are at hand; unseen keys are -inf, or the lowest number of the dtype."""
     scores = _wide(scores)
     # not below, and not above: what is nan is seen
-    seen = ~(scores < torch.finfo(scores.dtype).min / 2)
-    scores = scores.masked_fill(~seen, -torch.inf)
+    visible = ~(scores < torch.finfo(scores.dtype).min / 2)
+    scores = scores.masked_fill(~visible, -torch.inf)
     largest = scores.amax(-1)
     if sinks is not None:
         column = sinks.to(scores)[None, :, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, column), dim=-1)
-    blind = ~seen.any(-1)
+    blind = ~visible.any(-1)
     # a row without a key is made even, so that nothing below is nan, and then said to be nothing
     scores = scores.masked_fill(blind[..., None], 0.0)
     top = scores.amax(-1, keepdim=True)
@@ -115,7 +115,7 @@ def of_scores(
     entropy = total.log() - mean
     renyi2 = 2 * total.log() - shares.square().sum(-1).log()
     return Looks(
-        largest, entropy.masked_fill(blind, 0.0), renyi2.masked_fill(blind, 0.0), seen.sum(-1)
+        largest, entropy.masked_fill(blind, 0.0), renyi2.masked_fill(blind, 0.0), visible.sum(-1)
     )
 
 
@@ -146,14 +146,14 @@ def by_logsumexp(
     q, k = _wide(q), _wide(k)
     groups = q.shape[1] // k.shape[1]
     keys = k.repeat_interleave(groups, dim=1) if groups > 1 else k
-    mask, seen = _mask_and_count(q, keys, scored)
+    mask, n_visible = _mask_and_count(q, keys, scored)
     mean_key, log_z = _fused(q, keys, scored, mask)
     log_z2 = _fused(2 * q, keys, scored, mask)[1]
-    blind = (seen == 0) | ~log_z.isfinite()
+    blind = (n_visible == 0) | ~log_z.isfinite()
     mean_score = scored.scale * (q * mean_key).sum(-1)
     low, high = largest_score_bounds(log_z, 1)
     return Bracketed(
-        low - seen.clamp(min=1).to(log_z.dtype).log(),
+        low - n_visible.clamp(min=1).to(log_z.dtype).log(),
         high,
         (log_z - mean_score).masked_fill(blind, 0.0),
         (2 * log_z - log_z2).masked_fill(blind, 0.0),
@@ -205,8 +205,8 @@ def normalised(looks: Looks, entropy: Tensor) -> Tensor:
     Queries that see fewer than two keys have nothing to choose, and are left out.
     """
     free = looks.seen > 1
-    most = looks.seen.clamp(min=2).to(entropy.dtype).log()
-    shares = torch.where(free, entropy / most, torch.zeros_like(entropy))
+    max_entropy = looks.seen.clamp(min=2).to(entropy.dtype).log()
+    shares = torch.where(free, entropy / max_entropy, torch.zeros_like(entropy))
     return shares.sum(-1) / free.sum(-1).clamp(min=1)
 
 
@@ -227,8 +227,8 @@ def fused_call(
     mask, bias = None, None
     if attn_mask is not None:
         mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
-    given = default_scale(q) if scale is None else scale
-    return by_rows(q, k, Scored(given, causal=is_causal, mask=mask, bias=bias))
+    score_scale = default_scale(q) if scale is None else scale
+    return by_rows(q, k, Scored(score_scale, causal=is_causal, mask=mask, bias=bias))
 
 
 def _four(x: Tensor) -> Tensor:

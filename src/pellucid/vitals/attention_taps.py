@@ -48,10 +48,10 @@ class AttentionTaps:
     @contextmanager
     def on(self, tape: Tape) -> Generator[None]:
         """Within it every pass is measured."""
-        found: list[tuple[str, Looks]] = []
+        looks_by_place: list[tuple[str, Looks]] = []
 
         def note(place: str, looks: Looks) -> None:
-            found.append((place, looks))
+            looks_by_place.append((place, looks))
 
         with Hooks(tape.guard) as hooks, ExitStack() as stack:
             if self._anatomy.is_ours:
@@ -59,18 +59,18 @@ class AttentionTaps:
             else:
                 stack.enter_context(_listened_to(self._anatomy, hooks, note, tape.guard))
             yield
-        if not found and _PART not in tape.guard.off:
+        if not looks_by_place and _PART not in tape.guard.off:
             self.missing["attention.max_logit"] = (
                 "no softmax attention was seen: neither torch's fused call nor a softmax of scores"
             )
-        if found:
-            _put(tape, found)
+        if looks_by_place:
+            _put_signs(tape, looks_by_place)
 
 
-def _put(tape: Tape, found: list[tuple[str, Looks]]) -> None:
-    heads = [(place, looks.largest.shape[1]) for place, looks in found]
+def _put_signs(tape: Tape, looks_by_place: list[tuple[str, Looks]]) -> None:
+    heads = [(place, looks.largest.shape[1]) for place, looks in looks_by_place]
     places = tuple(f"{place}.head.{head}" for place, n_heads in heads for head in range(n_heads))
-    every = [looks for _, looks in found]
+    all_looks = [looks for _, looks in looks_by_place]
     signs: dict[str, Callable[[Looks], Tensor]] = {
         "attention.max_logit": lambda looks: looks.largest.amax((0, 2)),
         "attention.entropy": lambda looks: normalised(looks, looks.entropy).mean(0),
@@ -79,7 +79,7 @@ def _put(tape: Tape, found: list[tuple[str, Looks]]) -> None:
     for sign, number in signs.items():
         tape.put(
             sign,
-            lambda number=number: torch.cat([number(looks).double() for looks in every]),
+            lambda number=number: torch.cat([number(looks).double() for looks in all_looks]),
             places,
         )
 
@@ -96,30 +96,30 @@ def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
             _tap_across(module, name, hooks, note)
 
 
-def _keeping(kept: dict[str, Tensor], what: str) -> Any:
-    def hook(module: nn.Module, given: Any, made: Tensor) -> None:
-        kept[what] = made
+def _keeping(projections: dict[str, Tensor], role: str) -> Any:
+    def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        projections[role] = output
 
     return hook
 
 
 def _tap(layer: MultiHeadAttention, name: str, hooks: Hooks, note: Note) -> None:
-    kept: dict[str, Tensor] = {}
+    projections: dict[str, Tensor] = {}
 
-    def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
-        if len(kept) < 2:  # a layer whose forward was replaced: its scores are not known
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if len(projections) < 2:  # a layer whose forward was replaced: its scores are not known
             return
-        positions, view = given[1], cast("View", given[2])
-        q, k = kept.pop("query"), kept.pop("key")
+        positions, view = inputs[1], cast("View", inputs[2])
+        q, k = projections.pop("query"), projections.pop("key")
         if layer.norms_over_all_heads:
             q, k = split_heads(q, layer.n_heads), split_heads(k, layer.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
         scored = scored_by(layer.scoring(), positions.bias(q, view, layer.scale), view, layer, q)
         note(name, by_rows(q, k, scored))
 
-    hooks.after(layer.query_norm, _PART, _keeping(kept, "query"))
-    hooks.after(layer.key_norm, _PART, _keeping(kept, "key"))
-    hooks.after(layer, _PART, after)
+    hooks.after(layer.query_norm, _PART, _keeping(projections, "query"))
+    hooks.after(layer.key_norm, _PART, _keeping(projections, "key"))
+    hooks.after(layer, _PART, hook)
 
 
 def scored_by(
@@ -136,22 +136,22 @@ def scored_by(
 
 
 def _tap_across(layer: CrossAttention, name: str, hooks: Hooks, note: Note) -> None:
-    kept: dict[str, Tensor] = {}
+    projections: dict[str, Tensor] = {}
 
-    def after(module: nn.Module, given: tuple[Any, ...], made: Any) -> None:
-        if len(kept) < 2:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if len(projections) < 2:
             return
-        padding = given[1].padding
+        padding = inputs[1].padding
         mask = None if padding is None else padding[:, None, None, :]
-        q = split_heads(kept.pop("query"), layer.n_heads)
-        k = split_heads(kept.pop("key"), layer.n_kv_heads)
+        q = split_heads(projections.pop("query"), layer.n_heads)
+        k = split_heads(projections.pop("key"), layer.n_kv_heads)
         scoring = layer.scoring()
         scored = Scored(scoring.scale, mask=mask, soft_cap=scoring.soft_cap, sinks=scoring.sinks)
         note(name, by_rows(q, k, scored))
 
-    hooks.after(layer.query, _PART, _keeping(kept, "query"))
-    hooks.after(layer.key, _PART, _keeping(kept, "key"))
-    hooks.after(layer, _PART, after)
+    hooks.after(layer.query, _PART, _keeping(projections, "query"))
+    hooks.after(layer.key, _PART, _keeping(projections, "key"))
+    hooks.after(layer, _PART, hook)
 
 
 @contextmanager
@@ -189,13 +189,13 @@ class _Listening(TorchFunctionMode):
         looks: Looks | None = None
         if func is F.scaled_dot_product_attention:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-            told = dict(zip(names, args, strict=False)) | kwargs
+            arguments = dict(zip(names, args, strict=False)) | kwargs
             looks = fused_call(
-                told["query"],
-                told["key"],
-                told.get("attn_mask"),
-                bool(told.get("is_causal", False)),
-                told.get("scale"),
+                arguments["query"],
+                arguments["key"],
+                arguments.get("attn_mask"),
+                bool(arguments.get("is_causal", False)),
+                arguments.get("scale"),
             )
         elif getattr(func, "__name__", "") in _SOFTMAXES and args and isinstance(args[0], Tensor):
             scores = args[0]

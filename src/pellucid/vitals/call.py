@@ -82,13 +82,13 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return value
     if isinstance(value, Mapping):
         table = cast("Mapping[Any, Any]", value)
-        made: Any = copy.copy(table)  # of its own kind
+        copied: Any = copy.copy(table)  # of its own kind
         for key in table:
-            made[key] = _mapped(table[key], change)
-        return made
+            copied[key] = _mapped(table[key], change)
+        return copied
     if isinstance(value, tuple | list):
         items = cast("tuple[Any, ...]", value)
-        several = [_mapped(item, change) for item in items]
+        mapped = [_mapped(item, change) for item in items]
         kind: Any = type(items)
-        return kind(*several) if hasattr(kind, "_fields") else kind(several)
+        return kind(*mapped) if hasattr(kind, "_fields") else kind(mapped)
     raise Uncuttable(_REASON.format(type(value).__name__))

@@ -29,7 +29,7 @@ _TOKENS, _ROWS = 512, 4
 _LOSSES = 4096
 #: Texts that say one thing again and again: after so many tokens at most, for more than this share
 #: of a row; shorter rows do not tell.
-_PERIODS, _MOST, _LONG = range(2, 9), 0.5, 32
+_PERIODS, _REPEATED_SHARE, _LONG = range(2, 9), 0.5, 32
 #: How models of transformers are named whose labels are their inputs, to be shifted by the model.
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
@@ -52,8 +52,8 @@ class Capture:
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Listen to the model's calls."""
-        hooks.before(model, "the first batch", self._given, named=True)
-        hooks.after(model, "the model's own loss", self._made)
+        hooks.before(model, "the first batch", self._hear_inputs, named=True)
+        hooks.after(model, "the model's own loss", self._hear_output)
         if isinstance(self._model, Transformer):
             # objectives ask it for hidden states, and never call the model itself
             embedding = self._model.token_embedding
@@ -93,7 +93,9 @@ class Capture:
         if self._ids.ndim == 2 and self._ids.shape[1] >= _LONG:
             tape.put("batch.repetitive", repetitive(self._ids))
 
-    def _given(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _hear_inputs(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if _is_training(module):
             self._see((*args, *kwargs.values()))
             if self._call is None:
@@ -105,8 +107,8 @@ class Capture:
             if self._call is None:
                 self._keep(args[:1], {})
 
-    def _see(self, given: tuple[Any, ...]) -> None:
-        ids = next((t for t in given if isinstance(t, Tensor) and t.ndim), None)
+    def _see(self, inputs: tuple[Any, ...]) -> None:
+        ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
         numbers = ids is None or ids.is_floating_point() or ids.is_complex()
         if ids is not None and not numbers and is_plain(ids):
             self._ids = ids.detach()
@@ -127,8 +129,8 @@ class Capture:
         self.labels = labels.detach().clone() if isinstance(labels, Tensor) else None
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
-    def _made(self, module: nn.Module, given: Any, made: Any) -> None:
-        loss = _attribute(made, "loss") if _is_training(module) else None
+    def _hear_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        loss = _attribute(output, "loss") if _is_training(module) else None
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
@@ -164,23 +166,23 @@ def repetitive(ids: Tensor) -> Tensor:
     """
     apart = ids[:, 1:] != ids[:, :-1]
     shares = [((ids[:, d:] == ids[:, :-d]) & apart[:, d - 1 :]).double().mean(1) for d in _PERIODS]
-    return (torch.stack(shares).amax(0) > _MOST).double().mean()
+    return (torch.stack(shares).amax(0) > _REPEATED_SHARE).double().mean()
 
 
 def logits_of(made: Any) -> Tensor | None:
     """(batch, time, vocab) of what a model gave; None where there is none."""
-    found = _attribute(made, "logits")
-    if found is None:
-        found = made
-    if isinstance(found, tuple | list):
-        found = next(
-            (t for t in cast("list[Any]", found) if isinstance(t, Tensor) and t.ndim == 3), None
+    logits = _attribute(made, "logits")
+    if logits is None:
+        logits = made
+    if isinstance(logits, tuple | list):
+        logits = next(
+            (t for t in cast("list[Any]", logits) if isinstance(t, Tensor) and t.ndim == 3), None
         )
-    good = isinstance(found, Tensor) and found.ndim == 3 and found.is_floating_point()
-    return cast("Tensor", found) if good else None
+    good = isinstance(logits, Tensor) and logits.ndim == 3 and logits.is_floating_point()
+    return cast("Tensor", logits) if good else None
 
 
-def _attribute(made: Any, name: str) -> Any:
-    if isinstance(made, Mapping):
-        return cast("Mapping[str, Any]", made).get(name)
-    return getattr(made, name, None)
+def _attribute(output: Any, name: str) -> Any:
+    if isinstance(output, Mapping):
+        return cast("Mapping[str, Any]", output).get(name)
+    return getattr(output, name, None)

@@ -36,11 +36,11 @@ def chart(
     lines: list[str] = []
     for equation, (name, headline) in EQUATIONS.items():
         mine = [id for id, rule in rules.items() if rule.equation == equation]
-        seen = [id for id in mine if course(events, id)]
-        word = _gravest(events, seen)
+        measured = [id for id in mine if course(events, id)]
+        word = _gravest(events, measured)
         lines.append(f"{equation} {name:<{_NAME_COLUMNS}}{word}")
-        shown = seen if every else [id for id in seen if id == headline] or seen[:1]
-        for id in shown:
+        chosen = measured if every else [id for id in measured if id == headline] or measured[:1]
+        for id in chosen:
             lines += _drawn(id, course(events, id), columns)
     return [*lines, "", *_not_calm(events, rules)]
 
@@ -54,18 +54,22 @@ def explained(
     """
     lines: list[str] = []
     for equation, (name, _) in EQUATIONS.items():
-        seen = {
+        courses = {
             id: course(events, id)
             for id, rule in rules.items()
             if rule.equation == equation and rule.limits
         }
-        seen = {id: points for id, points in seen.items() if points}
-        lines += [f"{equation} {name}: {_gravest(events, list(seen)) or 'not measured yet'}"]
-        for id, points in sorted(seen.items(), key=lambda item: -_grave(item[1])):
+        courses = {id: points for id, points in courses.items() if points}
+        lines += [f"{equation} {name}: {_gravest(events, list(courses)) or 'not measured yet'}"]
+        for id, points in sorted(courses.items(), key=lambda item: -_grave(item[1])):
             step, value, word = points[-1]
             lines.append(f"  {word:<6}{id} {value:.4g} at step {step:,}")
-            said = [rules[id].told, f"source: {rules[id].source}"]
-            lines += [f"        {part}" for each in said for part in folded(each, columns - 8)]
+            paragraphs = [rules[id].told, f"source: {rules[id].source}"]
+            lines += [
+                f"        {part}"
+                for paragraph in paragraphs
+                for part in folded(paragraph, columns - 8)
+            ]
         lines.append("")
     return lines[:-1]
 
@@ -85,16 +89,16 @@ def _drawn(id: str, points: Sequence[tuple[int, float, str]], columns: int) -> l
 
 
 def _not_calm(events: Sequence[Vitals], rules: Mapping[str, Rule]) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for id, rule in rules.items():
         bad = [(step, value, word) for step, value, word in course(events, id) if word != "calm"]
         if bad:
             (first, value, _), (last, _, _) = bad[0], bad[-1]
             gravest = "sick" if any(word == "sick" for *_, word in bad) else "watch"
-            found.append(f"{gravest:<6}{id}, steps {first:,} to {last:,}, at first {value:.4g}")
-            found.append(f"      {rule.told}")
-            found.append(f"      source: {rule.source}")
-    return found or ["calm throughout: no sign was ever anything else"]
+            lines.append(f"{gravest:<6}{id}, steps {first:,} to {last:,}, at first {value:.4g}")
+            lines.append(f"      {rule.told}")
+            lines.append(f"      source: {rule.source}")
+    return lines or ["calm throughout: no sign was ever anything else"]
 
 
 def _gravest(events: Sequence[Vitals], signs: Sequence[str]) -> str:
@@ -106,5 +110,5 @@ def _gravest(events: Sequence[Vitals], signs: Sequence[str]) -> str:
     def gravest(of: set[str]) -> str:
         return next(word for word in reversed(WORDS) if word in of)
 
-    now, ever = gravest(at_last), gravest(words)
-    return now if now == ever else f"{now}, was {ever}"
+    latest, ever = gravest(at_last), gravest(words)
+    return latest if latest == ever else f"{latest}, was {ever}"

@@ -57,9 +57,9 @@ class Clearing:
         if not self._first or (self._done != 4 and self._done % 10 != 9):
             return
         self._first = False
-        before = None if self._parameter is None else self._parameter.grad
-        if before is None or before.is_sparse or gradient.is_sparse:
+        previous = None if self._parameter is None else self._parameter.grad
+        if previous is None or previous.is_sparse or gradient.is_sparse:
             self._left = torch.zeros((), device=gradient.device)
             return
         arriving = rms(sample(gradient).float()).clamp(min=1e-30)
-        self._left = rms(sample(before).float()) / arriving
+        self._left = rms(sample(previous).float()) / arriving

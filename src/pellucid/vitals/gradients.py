@@ -58,17 +58,17 @@ class Gradients:
     @torch.no_grad()
     def gather(self, optimiser: torch.optim.Optimizer | None, tape: Tape) -> None:
         """Take the gradients that a step uses; without an optimiser, all there are."""
-        own = {
+        parameters = {
             name: parameter
             for name, parameter in self._anatomy.parameters.items()
             if self._owner.get(id(parameter), self._leader) is optimiser or optimiser is None
         }
-        lacking = [name for name, parameter in own.items() if parameter.grad is None]
+        lacking = [name for name, parameter in parameters.items() if parameter.grad is None]
         self._n_lacking += sum(self._takes_part(name) for name in lacking)
-        self._n_asked += len(own)
+        self._n_asked += len(parameters)
         named = [
             (name, local(parameter.grad))
-            for name, parameter in own.items()
+            for name, parameter in parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
         # a process may have no part of what is small
@@ -81,8 +81,10 @@ class Gradients:
 
     def _take_norms(self, named: _Named, divisor: Tensor | None) -> None:
         # torch.nn.utils.get_total_norm, its norms of each tensor kept
-        each = cast("Any", torch)._foreach_norm([gradient for _, gradient in named])
-        norms = torch.stack([norm.to(each[0].device, torch.float32) for norm in each])
+        tensor_norms = cast("Any", torch)._foreach_norm([gradient for _, gradient in named])
+        norms = torch.stack(
+            [norm.to(tensor_norms[0].device, torch.float32) for norm in tensor_norms]
+        )
         self._names += [name for name, _ in named]
         self._norms.append(norms if divisor is None else norms / divisor.to(norms))
 
@@ -117,8 +119,8 @@ class Gradients:
         last, self._last = self._last, (names, together)
         tape.put("gradient.zeros", lambda: (together == 0).double().mean())
         if self._is_half:
-            most = torch.finfo(torch.float16).max
-            tape.put("gradient.near_max", lambda: together.abs().amax() / most)
+            max_half = torch.finfo(torch.float16).max
+            tape.put("gradient.near_max", lambda: together.abs().amax() / max_half)
         if last is not None and last[0] == names:
             tape.put("gradient.cosine", lambda: cosine_similarity(together, last[1], dim=0))
 
@@ -137,8 +139,8 @@ class Gradients:
         trained = {depth for depth in self._depth.values() if depth is not None}
         if len(trained) < 2:
             return
-        which, depth = self._inside(self._names, norms.device)
-        squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[which].square())
+        indices, depth = self._inside(self._names, norms.device)
+        squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[indices].square())
         profile = squares.sqrt()
         tape.put("gradient.by_depth", profile, blocks)
         first, last = profile[min(trained)], profile[max(trained)]
@@ -153,9 +155,9 @@ class Gradients:
             inside = [
                 (i, d) for i, name in enumerate(names) if (d := self._depth[name]) is not None
             ]
-            which = torch.tensor([i for i, _ in inside], dtype=torch.long, device=device)
+            indices = torch.tensor([i for i, _ in inside], dtype=torch.long, device=device)
             depth = torch.tensor([d for _, d in inside], dtype=torch.long, device=device)
-            self._places = (names, which, depth)
+            self._places = (names, indices, depth)
         return self._places[1:]
 
 

@@ -27,12 +27,12 @@ _GETSTATE = "__getstate__"
 @contextmanager
 def unheard() -> Generator[None]:
     """Within it, hooks that stay on a model hear nothing: pellucid itself runs the model."""
-    before = getattr(_thread, "unheard", False)
+    was_unheard = getattr(_thread, "unheard", False)
     _thread.unheard = True
     try:
         yield
     finally:
-        _thread.unheard = before
+        _thread.unheard = was_unheard
 
 
 class Hook:
@@ -101,14 +101,16 @@ def _is_whole(hears_outputs: bool) -> bool:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
-        now: Any = cast("Any", InstructionTranslator).current_tx()
+        translator: Any = cast("Any", InstructionTranslator).current_tx()
     except AttributeError:  # nothing was compiled so far
         return False
-    if now is None:
+    if translator is None:
         return False
     raises = hears_outputs and any(action == "error" for action, *_ in warnings.filters)
-    one = getattr(now, "one_graph", True) or getattr(now, "error_on_graph_break", False)
-    return bool(one or raises)
+    one_graph = getattr(translator, "one_graph", True) or getattr(
+        translator, "error_on_graph_break", False
+    )
+    return bool(one_graph or raises)
 
 
 class Hooks:
@@ -197,14 +199,16 @@ class _StateWithoutHooks:
         state: Any = cast("Any", type(self._module)).__getstate__(self._module)
         if not isinstance(state, dict):
             return state
-        own = dict(cast("dict[str, Any]", state))
-        own.pop(_GETSTATE, None)
-        lasting = set(_lasting(own))
-        for name, value in own.items():
+        attributes = dict(cast("dict[str, Any]", state))
+        attributes.pop(_GETSTATE, None)
+        lasting = set(_lasting(attributes))
+        for name, value in attributes.items():
             if name.endswith(("_hooks", "_hooks_with_kwargs")) and isinstance(value, dict):
                 hooks = cast("dict[int, Any]", value)
-                own[name] = type(hooks)((key, hooks[key]) for key in hooks if key not in lasting)
-        return own
+                attributes[name] = type(hooks)(
+                    (key, hooks[key]) for key in hooks if key not in lasting
+                )
+        return attributes
 
 
 def _lasting(state: dict[str, Any]) -> Iterator[int]:

@@ -49,12 +49,14 @@ class VitalsCallback(TrainerCallback):
         self.guard = Guard()
 
     @guarded("the whole training")
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
         self._close()
         self.watch = None
         clip_norm = args.max_grad_norm or None
-        self.watch = watch(given["model"], given["optimizer"], clip_norm=clip_norm, **self._options)
+        self.watch = watch(
+            kwargs["model"], kwargs["optimizer"], clip_norm=clip_norm, **self._options
+        )
         if clip_norm is not None:
             # the optimiser's hook would see clipped gradients: the trainer's log knows more
             self.watch.told_elsewhere = {"gradient.norm"}
@@ -63,9 +65,9 @@ class VitalsCallback(TrainerCallback):
 
     @staticmethod
     def _recall(begun: Watch, args: Any, state: Any) -> None:
-        kept = _checkpoint(args, state) / _FILE
-        if state.global_step and kept.is_file():
-            begun.load_state_dict(read_json_table(kept))
+        path = _checkpoint(args, state) / _FILE
+        if state.global_step and path.is_file():
+            begun.load_state_dict(read_json_table(path))
 
     @guarded("gradient.norm")
     def on_log(

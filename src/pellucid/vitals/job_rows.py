@@ -52,17 +52,17 @@ class Rows:
         """Who the model is compared with: the reference of its objective, or its teacher."""
         objective = self._job.objective
         if isinstance(objective, Distillation):
-            return "teacher", lambda: self._asked(frozen(objective.teacher))
+            return "teacher", lambda: self._call_reference(frozen(objective.teacher))
         if isinstance(objective, DirectPreference | PolicyGradient) and objective.reference:
             reference = objective.reference
-            return "reference", lambda: self._asked(reference)
+            return "reference", lambda: self._call_reference(reference)
         return None
 
-    def _asked(self, reference: Reference) -> Tensor | None:
+    def _call_reference(self, reference: Reference) -> Tensor | None:
         if self._rows is None:
             return None
-        with asked(reference, self._job.model) as other:
-            return probe_of(other, self._rows).call()
+        with asked(reference, self._job.model) as other_model:
+            return probe_of(other_model, self._rows).call()
 
 
 def probe_of(model: Transformer, batch: Batch) -> Probe:

@@ -29,7 +29,7 @@ _LEAST = 5
 _FEWEST_SCORES, _GROWN = 8, 25.0
 
 #: Of these there is no more to say than watch once the task is solved.
-_RIGHT = ("predictions.certain", "predictions.error_norm")
+_CORRECTNESS_SIGNS = ("predictions.certain", "predictions.error_norm")
 
 #: Judged by how many times its own median it is.
 _RELATIVE = ("gradient.norm", "stream.rms")
@@ -173,18 +173,18 @@ class Judge:
     def _word(self, id: str, step: int, value: float, where: str, applies: bool) -> None:
         rule = self.rules[id]
         excuse = self.excused.get(id) if math.isfinite(value) else None
-        now: Word = rule.word(value) if applies and excuse is None else "calm"
-        if now == "sick" and id in _RIGHT and math.isfinite(value):
+        latest: Word = rule.word(value) if applies and excuse is None else "calm"
+        if latest == "sick" and id in _CORRECTNESS_SIGNS and math.isfinite(value):
             guessing = self.guessing if self.counts_tokens else None
-            now = "watch" if self._window.is_solved(guessing) else now
+            latest = "watch" if self._window.is_solved(guessing) else latest
         past = self._past.setdefault(id, [])
-        past.append(now)
+        past.append(latest)
         del past[: -rule.readings]
         # what is not finite is sick at once; else the mildest of the last readings
-        word = now if not math.isfinite(value) else mildest(past)
+        word = latest if not math.isfinite(value) else mildest(past)
         if len(past) < rule.readings and math.isfinite(value):
             word = "calm"
-        (self.doubted.add if now == "sick" != word else self.doubted.discard)(id)
+        (self.doubted.add if latest == "sick" != word else self.doubted.discard)(id)
         self.signs[id] = Sign(
             id=id,
             equation=rule.equation,

@@ -38,12 +38,12 @@ def baselines(labels: Int[Tensor, "batch time"]) -> Baselines:
         Miller 1955, "Note on the bias of information estimates".
     """
     labels = labels.detach().cpu().long()
-    seen = labels != IGNORED
-    both = seen[:, 1:] & seen[:, :-1]
-    first, second = labels[:, :-1][both], labels[:, 1:][both]
+    counted = labels != IGNORED
+    paired = counted[:, 1:] & counted[:, :-1]
+    first, second = labels[:, :-1][paired], labels[:, 1:][paired]
     high = int(labels.max()) + 1 if labels.numel() else 1
     return Baselines(
-        _entropy(labels[seen]), max(0.0, _entropy(first * high + second) - _entropy(first))
+        _entropy(labels[counted]), max(0.0, _entropy(first * high + second) - _entropy(first))
     )
 
 

@@ -72,8 +72,8 @@ class VitalsCallback(Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Take the loss of the batch."""
-        several = isinstance(outputs, Mapping)
-        loss = cast("Mapping[str, Any]", outputs).get("loss") if several else outputs
+        is_mapping = isinstance(outputs, Mapping)
+        loss = cast("Mapping[str, Any]", outputs).get("loss") if is_mapping else outputs
         if self.watch is not None and isinstance(loss, Tensor):
             # Lightning has divided it by the parts of an update
             self.watch.step(loss * trainer.accumulate_grad_batches)

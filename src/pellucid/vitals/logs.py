@@ -22,15 +22,15 @@ Log = Callable[[dict[str, float], int], None]
 def numbers(signs: Iterable[Sign]) -> dict[str, float]:
     """The signs as named scalars: one of each, and the word of each row as 0, 1 or 2."""
     signs = list(signs)
-    found: dict[str, float] = {}
+    scalars: dict[str, float] = {}
     for sign in signs:
         group, stat = sign.id.split(".", 1)
-        found[f"vitals/{group}/all/{stat}"] = sign.value
+        scalars[f"vitals/{group}/all/{stat}"] = sign.value
     for row in rows(signs):
         if row.word is not None:
             name = EQUATIONS[row.equation][0].replace("-", "_")
-            found[f"vitals/words/all/{name}"] = float(WORDS.index(row.word))
-    return found
+            scalars[f"vitals/words/all/{name}"] = float(WORDS.index(row.word))
+    return scalars
 
 
 def tell(

@@ -17,7 +17,7 @@ from pellucid.vitals.capture import Capture
 from pellucid.vitals.tape import Tape
 
 #: So many losses of an update's parts are kept, at most.
-_MOST = 4096
+_MAX_LOSSES = 4096
 
 
 class Losses:
@@ -26,24 +26,27 @@ class Losses:
     def __init__(self) -> None:
         #: losses that were handed over so far
         self.told = 0
-        self._given: deque[Tensor] = deque(maxlen=_MOST)
+        self._given: deque[Tensor] = deque(maxlen=_MAX_LOSSES)
 
     def add(self, loss: Tensor | float) -> None:
         """Take one; it is not waited for. Of several numbers their mean is taken."""
         self.told += 1
         with silently():
-            here = isinstance(loss, Tensor)
-            value = loss.detach() if here else torch.tensor(float(loss), device="cpu")
+            is_tensor = isinstance(loss, Tensor)
+            value = loss.detach() if is_tensor else torch.tensor(float(loss), device="cpu")
             self._given.append(value.float().mean())
 
     def put(self, tape: Tape, capture: Capture | None) -> None:
         """Write the loss of the update that is done, where there is one."""
-        given, own = list(self._given), [] if capture is None else list(capture.losses)
-        adds_up = not given and capture is not None and capture.adds_up
+        step_losses, model_losses = (
+            list(self._given),
+            [] if capture is None else list(capture.losses),
+        )
+        adds_up = not step_losses and capture is not None and capture.adds_up
         self._given.clear()
         if capture is not None:
             capture.losses.clear()
-        losses = given or own
+        losses = step_losses or model_losses
         if losses:
             tape.put("loss", lambda: _together(losses, adds_up=adds_up))
 

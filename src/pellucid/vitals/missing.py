@@ -31,19 +31,19 @@ def missing(
     reason: str = "",
 ) -> dict[str, str]:
     """Why each of these is not there; `reason` is why no rows could be kept."""
-    found = {} if looking is None else dict(looking.missing)
+    reasons = {} if looking is None else dict(looking.missing)
     if anatomy.is_sharded:
-        found["probe"] = _SHARDED
+        reasons["probe"] = _SHARDED
     elif looking is None:
-        found["probe"] = reason or _NO_BATCH
+        reasons["probe"] = reason or _NO_BATCH
     elif predicted is not None and predicted.targets is None:
-        found["predictions.certain"] = (
+        reasons["predictions.certain"] = (
             "what the model's outputs are to predict is not known: pass probe=Probe(...)"
         )
     if not has_loss:
-        found["loss.value"] = "no loss was handed over: call w.step(loss)"
+        reasons["loss.value"] = "no loss was handed over: call w.step(loss)"
     if updates is None:
-        found["gradient.norm"] = "no optimiser was given"
+        reasons["gradient.norm"] = "no optimiser was given"
     elif not updates.adaptive:
-        found["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
-    return found
+        reasons["update.effective_step"] = "the matrices' optimiser is not of Adam's kind"
+    return reasons

@@ -49,9 +49,9 @@ class Predicted(NamedTuple):
 
     def moved_to(self, after: Predicted, tape: Tape) -> None:
         """Put how far the predictions have moved from here to `after` onto the tape."""
-        both = after.logits, self.logits
-        tape.put("update.kl_forward", lambda: _of_each(forward_kl, *both).mean())
-        tape.put("update.kl_backward", lambda: _of_each(reverse_kl, *both).mean())
+        pair = after.logits, self.logits
+        tape.put("update.kl_forward", lambda: _of_each(forward_kl, *pair).mean())
+        tape.put("update.kl_backward", lambda: _of_each(reverse_kl, *pair).mean())
 
     def compared(self, name: Other, other: Predicted, tape: Tape, *, first: bool) -> None:
         """Put how far the predictions are from those of another model onto the tape.
@@ -59,11 +59,11 @@ class Predicted(NamedTuple):
         From a reference, which is not to be left: KL(model || reference). From a teacher, whose
         predictions are to be learnt: KL(teacher || model).
         """
-        both = self.logits, other.logits
+        pair = self.logits, other.logits
         if name == "teacher":
-            tape.put("teacher.kl", lambda: _of_each(forward_kl, *both).mean())
+            tape.put("teacher.kl", lambda: _of_each(forward_kl, *pair).mean())
             return
-        distance = _of_each(reverse_kl, *both).mean()
+        distance = _of_each(reverse_kl, *pair).mean()
         tape.put("reference.kl", distance)
         same = self.logits.argmax(-1) == other.logits.argmax(-1)
         tape.put("reference.same", same.double().mean())
@@ -72,12 +72,12 @@ class Predicted(NamedTuple):
 
 
 def _of_each(
-    what: Callable[..., Tensor], logits: Tensor, *others: Tensor
+    measure: Callable[..., Tensor], logits: Tensor, *other_logits: Tensor
 ) -> Float[Tensor, " places"]:
-    """What `what` gives for every place, a few places at a time."""
-    every, step = (logits, *others), max(1, _AT_ONCE // logits.shape[-1])
+    """What `measure` gives for every place, a few places at a time."""
+    tensors, step = (logits, *other_logits), max(1, _AT_ONCE // logits.shape[-1])
     parts = [slice(start, start + step) for start in range(0, len(logits), step)]
-    return torch.cat([what(*(each[part] for each in every)) for part in parts])
+    return torch.cat([measure(*(tensor[part] for tensor in tensors)) for part in parts])
 
 
 def error_norm(
@@ -90,5 +90,5 @@ def error_norm(
     p = torch.softmax(logits, dim=-1)
     hit = p.gather(1, targets[:, None])[:, 0]
     # (1 - p_y)^2 + sum_i p_i^2 - p_y^2, so that nothing near 1 is taken from 1
-    rest = (p.square().sum(-1) - hit.square()).clamp(min=0)
-    return ((1 - hit).square() + rest).sqrt()
+    off_target = (p.square().sum(-1) - hit.square()).clamp(min=0)
+    return ((1 - hit).square() + off_target).sqrt()

@@ -96,8 +96,8 @@ class Clock:
     @property
     def training(self) -> float:
         """Seconds of training so far, watching left out."""
-        now = 0.0 if self._since is None else time.perf_counter() - self._since
-        return self._before + now - self.watching
+        running = 0.0 if self._since is None else time.perf_counter() - self._since
+        return self._before + running - self.watching
 
     @contextmanager
     def look(self, purse: Purse, device: torch.device) -> Generator[None]:
@@ -121,9 +121,9 @@ class Clock:
         """
         while self._owed and self._owed[0][1].query():
             began, ended, seconds, purse = self._owed.pop(0)
-            more = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
-            self.watching += more
-            purse.paid(more)
+            excess = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
+            self.watching += excess
+            purse.paid(excess)
 
 
 def _marks(device: torch.device) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ def measured(reading: tuple[Column, list[float]]) -> tuple[Column, list[float]]:
     column, values = reading
     if column.id not in _MOVED or min(values, default=0.0) >= 0:
         return reading
-    at = [both for both in zip(column.places, values, strict=True) if not both[1] < 0]
+    at = [pair for pair in zip(column.places, values, strict=True) if not pair[1] < 0]
     return Column(column.id, tuple(place for place, _ in at)), [value for _, value in at]
 
 

@@ -13,7 +13,7 @@ from pellucid.vitals.signs import Sign
 #: The first points of a series are all kept: most of what goes wrong does so at once.
 _FIRST = 64
 #: So many points are kept of a series, at most.
-_MOST = 512
+_MAX_POINTS = 512
 
 
 class Point(NamedTuple):
@@ -39,7 +39,7 @@ class Series:
         if self._points and self._points[-1].step == point.step:
             self._points.pop()
         self._points.append(point)
-        if len(self._points) > _MOST:
+        if len(self._points) > _MAX_POINTS:
             self._points = _thinned(self._points)
 
     @property
@@ -64,11 +64,11 @@ class Record:
 
 
 def _thinned(points: list[Point]) -> list[Point]:
-    kept = points[:_FIRST]
+    chosen = points[:_FIRST]
     for first, second in zip(points[_FIRST::2], points[_FIRST + 1 :: 2], strict=False):
-        before = kept[-1].value
-        kept.append(max(second, first, key=lambda point: _distance(point.value, before)))
-    return kept if (len(points) - _FIRST) % 2 == 0 else [*kept, points[-1]]
+        previous = chosen[-1].value
+        chosen.append(max(second, first, key=lambda point: _distance(point.value, previous)))
+    return chosen if (len(points) - _FIRST) % 2 == 0 else [*chosen, points[-1]]
 
 
 def _distance(a: float, b: float) -> float:

@@ -25,7 +25,7 @@ from pellucid.vitals.writes import WritesUndone
 
 _ABSENT = object()
 #: What is in a container of more than so many is not looked into.
-_MOST = 1000
+_MAX_ITEMS = 1000
 
 #: Kinds of values that nothing is kept in.
 _ATOMS = (type(None), bool, int, float, str, torch.nn.Parameter)
@@ -40,9 +40,9 @@ def as_it_was(model: nn.Module) -> Generator[None]:
         # weights cast without gradients must not be handed to the training that goes on
         stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)
-        seen: set[int] = set()
+        visited: set[int] = set()
         for module in model.modules():
-            for restore in _attributes(module, seen):
+            for restore in _attributes(module, visited):
                 stack.callback(restore)
         yield
 
@@ -56,23 +56,23 @@ def at_rest(model: nn.Module) -> Generator[None]:
         yield
 
 
-def _attributes(module: nn.Module, seen: set[int]) -> Iterator[Callable[[], object]]:
+def _attributes(module: nn.Module, visited: set[int]) -> Iterator[Callable[[], object]]:
     """What brings back a module's attributes, and what is in its containers and generators."""
-    own = vars(module)
-    before = dict(own)
-    yield lambda: _put_back(own, before)
-    for name, value in before.items():
+    attributes = vars(module)
+    saved = dict(attributes)
+    yield lambda: _put_back(attributes, saved)
+    for name, value in saved.items():
         if type(value) not in _ATOMS and "_hooks" not in name:
             # a helper of the model's is defined beside it; a trainer or a logger is not
             helps = type(value).__module__ == type(module).__module__
-            yield from _contents(_attributes_of(value) if helps else value, seen)
+            yield from _contents(_attributes_of(value) if helps else value, visited)
 
 
 def _attributes_of(value: Any) -> Any:
     return value if isinstance(value, nn.Module) else getattr(value, "__dict__", value)
 
 
-def _contents(value: Any, seen: set[int]) -> Iterator[Callable[[], object]]:
+def _contents(value: Any, visited: set[int]) -> Iterator[Callable[[], object]]:
     """What brings back the contents of a container, and of those within it."""
     if isinstance(value, torch.Generator):
         state = value.get_state()
@@ -83,39 +83,39 @@ def _contents(value: Any, seen: set[int]) -> Iterator[Callable[[], object]]:
     if not isinstance(value, dict | list | set | deque):
         return
     address = id(cast("object", value))
-    if address in seen:
+    if address in visited:
         return
-    seen.add(address)
+    visited.add(address)
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
-        before = dict(table)
-        yield lambda: _put_back(table, before)
-        within = list(before.values())
+        saved = dict(table)
+        yield lambda: _put_back(table, saved)
+        within = list(saved.values())
     else:
         items = cast("list[Any]", value)
         within = list(items)
         yield lambda: _fill_again(items, within)
-    for item in within if len(within) <= _MOST else ():
-        yield from _contents(item, seen)
+    for item in within if len(within) <= _MAX_ITEMS else ():
+        yield from _contents(item, visited)
 
 
-def _fill_again(items: Any, before: list[Any]) -> None:
-    now = list(items)
-    if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+def _fill_again(items: Any, saved: list[Any]) -> None:
+    current = list(items)
+    if len(current) != len(saved) or any(a is not b for a, b in zip(current, saved, strict=True)):
         items.clear()
-        for item in before:
+        for item in saved:
             (items.add if hasattr(items, "add") else items.append)(item)
 
 
-def _put_back(now: dict[Any, Any], before: dict[Any, Any]) -> None:
-    for name in [name for name in now if name not in before]:
-        del now[name]
-    for name, value in before.items():
-        if now.get(name, _ABSENT) is not value:
-            now[name] = value
-    if list(now) != list(before):  # something was taken out and put in again
-        now.clear()
-        now.update(before)
+def _put_back(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
+    for name in [name for name in current if name not in saved]:
+        del current[name]
+    for name, value in saved.items():
+        if current.get(name, _ABSENT) is not value:
+            current[name] = value
+    if list(current) != list(saved):  # something was taken out and put in again
+        current.clear()
+        current.update(saved)
 
 
 @contextmanager

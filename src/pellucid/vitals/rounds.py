@@ -61,19 +61,19 @@ class Rounds:
         self._since = 0 if self._warm is None else self._since + 1
         self._warm = training if self._warm is None else self._warm
         soon = self._soon(training)
-        now: set[Kind] = set()
+        due: set[Kind] = set()
         for kind in KINDS:
-            if not self._fits({*now, kind}, soon):
+            if not self._fits({*due, kind}, soon):
                 continue
             if self._again(kind, step):
-                now.add(kind)
+                due.add(kind)
             elif step >= self._next[kind] and self._purses[kind].pays(training):
-                now.add(kind)
+                due.add(kind)
                 self._credits[kind] = _AGAIN
-                self._next[kind] = _after(step, EVERY[kind])
-        for kind in now:
+                self._next[kind] = _next_step(step, EVERY[kind])
+        for kind in due:
             self._purses[kind].begin()
-        self._now = frozenset(now)
+        self._now = frozenset(due)
 
     def _soon(self, training: float) -> float:
         """Seconds of training that credit is given for: those there were, or there will be soon."""
@@ -82,8 +82,8 @@ class Rounds:
 
     def _fits(self, kinds: Iterable[Kind], training: float) -> bool:
         """Whether all looks so far and these stay within their share of so much training."""
-        more = sum(self._purses[kind].last for kind in kinds)
-        return self.share is None or self.clock.watching + more <= self.share * training
+        cost = sum(self._purses[kind].last for kind in kinds)
+        return self.share is None or self.clock.watching + cost <= self.share * training
 
     def doubt(self, signs: Iterable[str], step: int) -> None:
         """Look again soon after `step` at what was sick there, if it is so once more.
@@ -138,9 +138,9 @@ def share_of(max_overhead: float | None) -> float | None:
     return max_overhead
 
 
-def _after(step: int, every: int) -> int:
+def _next_step(step: int, interval: int) -> int:
     """The next multiple; an early one first, for what goes wrong at once."""
-    return 5 if step < 5 <= every else (step // every + 1) * every
+    return 5 if step < 5 <= interval else (step // interval + 1) * interval
 
 
 def _kind_of(id: str) -> Kind | None:

@@ -48,13 +48,13 @@ class Rule:
     @property
     def limits(self) -> list[tuple[Word, float]]:
         """Every threshold, with the word it stands for."""
-        every: list[tuple[Word, float | None]] = [
+        thresholds: list[tuple[Word, float | None]] = [
             ("watch", self.watch_above),
             ("sick", self.sick_above),
             ("watch", self.watch_below),
             ("sick", self.sick_below),
         ]
-        return [(word, limit) for word, limit in every if limit is not None]
+        return [(word, limit) for word, limit in thresholds if limit is not None]
 
     def why(self, word: Word, value: float) -> str:
         """What a word other than calm follows from, in one line; empty for calm."""
@@ -84,9 +84,9 @@ class Rule:
             )
             if limit is not None
         ]
-        said = f"{self.what}: {', '.join(parts) or 'shown, not judged'}"
-        said += f", {self.readings} readings in a row" if parts and self.readings > 1 else ""
-        return said + (f"; only {self.only}" if self.only else "")
+        text = f"{self.what}: {', '.join(parts) or 'shown, not judged'}"
+        text += f", {self.readings} readings in a row" if parts and self.readings > 1 else ""
+        return text + (f"; only {self.only}" if self.only else "")
 
 
 def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
@@ -95,11 +95,11 @@ def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
     Raises:
         ConfigError: the file names an unknown sign or key, or a threshold that is no number.
     """
-    own = resources.files("pellucid.vitals").joinpath("thresholds.toml").read_text("utf-8")
-    tables = _tables(parse_toml(own, "thresholds.toml"), "thresholds.toml")
+    text = resources.files("pellucid.vitals").joinpath("thresholds.toml").read_text("utf-8")
+    tables = _tables(parse_toml(text, "thresholds.toml"), "thresholds.toml")
     if file is not None:
-        given = _tables(read_toml(file, refusal=ConfigError), str(file))
-        for name, table in given.items():
+        overrides = _tables(read_toml(file, refusal=ConfigError), str(file))
+        for name, table in overrides.items():
             if name not in tables:
                 raise ConfigError(
                     f"{file}: there is no sign {name!r}; there are: {', '.join(tables)}"

@@ -69,26 +69,26 @@ def worst(words: Iterable[Word]) -> Word:
 
 def mildest(words: Iterable[Word]) -> Word:
     """The mildest of the words; sick where there are none."""
-    found: Word = "sick"
+    mildest_word: Word = "sick"
     for word in words:
-        found = word if WORDS.index(word) < WORDS.index(found) else found
-    return found
+        mildest_word = word if WORDS.index(word) < WORDS.index(mildest_word) else mildest_word
+    return mildest_word
 
 
 def rows(signs: Iterable[Sign]) -> tuple[Row, ...]:
     """The five rows. A sign that is not calm is shown before the one that stands for the row."""
     signs = list(signs)
-    found: list[Row] = []
+    all_rows: list[Row] = []
     for equation, (name, headline) in EQUATIONS.items():
         mine = [sign for sign in signs if sign.equation == equation]
         if not mine:
-            found.append(Row(equation=equation, name=name, word=None, sign=None))
+            all_rows.append(Row(equation=equation, name=name, word=None, sign=None))
             continue
         word = worst(sign.word for sign in mine)
         gravest = [sign for sign in mine if sign.word == word]
-        shown = next((sign for sign in gravest if sign.id == headline), gravest[0])
-        found.append(Row(equation=equation, name=name, word=word, sign=shown))
-    return tuple(found)
+        chosen = next((sign for sign in gravest if sign.id == headline), gravest[0])
+        all_rows.append(Row(equation=equation, name=name, word=word, sign=chosen))
+    return tuple(all_rows)
 
 
 def told(row: Row) -> str:

@@ -37,23 +37,23 @@ class StreamTaps:
     @contextmanager
     def on(self, tape: Tape) -> Generator[None]:
         """Within it every pass is measured; the last one counts."""
-        seen = _Seen(tape.guard)
+        measurements = _StreamMeasurements(tape.guard)
         with Hooks(tape.guard) as hooks:
             for name, block in self._anatomy.blocks.items():
-                hooks.after(block, "stream.*", seen.block(name), named=True)
+                hooks.after(block, "stream.*", measurements.block(name), named=True)
             for name, norm in self._anatomy.norms.items():
-                hooks.before(norm.module, "norm.variance_over_eps", seen.norm(name, norm))
+                hooks.before(norm.module, "norm.variance_over_eps", measurements.norm(name, norm))
             for place, block in self._anatomy.blocks.items():
                 for name, part in named_modules(block).items():
                     if _is_matrix(part):
-                        hooks.after(part, "norm.variance_over_eps", seen.written)
+                        hooks.after(part, "norm.variance_over_eps", measurements.written)
                     if _narrows(part) and "att" not in name.lower():
-                        hooks.before(part, "units.dead", seen.narrowing(f"{place}.{name}"))
+                        hooks.before(part, "units.dead", measurements.narrowing(f"{place}.{name}"))
             yield
-        seen.put(tape)
+        measurements.put_signs(tape)
 
 
-class _Seen:
+class _StreamMeasurements:
     """What the hooks of one pass saw."""
 
     def __init__(self, guard: Guard) -> None:
@@ -68,23 +68,23 @@ class _Seen:
 
     def block(self, name: str) -> Any:
         def hook(
-            module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], made: Any
+            module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any
         ) -> None:
-            x = first_tensor(given)
+            x = first_tensor(inputs)
             x = first_tensor(named) if x is None else x
-            y = first_tensor(made)
+            y = first_tensor(output)
             if x is None or y is None or x.shape != y.shape:
                 return
-            before, after = _wide(x), _wide(y)
-            self.note("stream.rms", name, lambda: after.square().mean().sqrt())
-            self.note("stream.branch_ratio", name, lambda: _added(before, after))
-            self.note("tokens.cosine", name, lambda: mean_cosine(after))
+            stream_in, stream_out = _wide(x), _wide(y)
+            self.note("stream.rms", name, lambda: stream_out.square().mean().sqrt())
+            self.note("stream.branch_ratio", name, lambda: _added(stream_in, stream_out))
+            self.note("tokens.cosine", name, lambda: mean_cosine(stream_out))
 
         return hook
 
     def norm(self, name: str, norm: Norm) -> Any:
-        def hook(module: nn.Module, given: tuple[Any, ...]) -> None:
-            x = first_tensor(given)
+        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            x = first_tensor(inputs)
             # what a matrix has just written is a branch: it may begin at zero, the stream may not
             branch = self._written
             if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
@@ -95,19 +95,19 @@ class _Seen:
 
         return hook
 
-    def written(self, module: nn.Module, given: Any, made: Any) -> None:
-        self._written = first_tensor(made)
+    def written(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._written = first_tensor(output)
 
     def narrowing(self, name: str) -> Any:
-        def hook(module: nn.Module, given: tuple[Any, ...]) -> None:
-            x = first_tensor(given)
+        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            x = first_tensor(inputs)
             if x is not None:
                 idle = x.detach().abs().flatten(0, -2).amax(0) < _DEAD
                 self.note("units.dead", name, lambda: idle.double().mean())
 
         return hook
 
-    def put(self, tape: Tape) -> None:
+    def put_signs(self, tape: Tape) -> None:
         for sign, at in self.by_sign.items():
             if sign == "tokens.cosine":  # the last block's alone
                 place, value = list(at.items())[-1]
@@ -120,10 +120,10 @@ class _Seen:
             tape.put("stream.growth", lambda: stream[-1] / stream[0].clamp(min=1e-30))
 
 
-def _added(before: Tensor, after: Tensor) -> Tensor:
+def _added(stream_in: Tensor, stream_out: Tensor) -> Tensor:
     """The RMS of what a block adds, of what it was given."""
-    added = (after - before).square().mean()
-    return (added / before.square().mean().clamp(min=1e-30)).sqrt()
+    added = (stream_out - stream_in).square().mean()
+    return (added / stream_in.square().mean().clamp(min=1e-30)).sqrt()
 
 
 def _stacked(values: list[Tensor]) -> Tensor:

@@ -39,9 +39,11 @@ class Tape:
 
         If the call raises, this measurement is switched off, and no other.
         """
-        self.guard(id, self._put, id, values, places)
+        self.guard(id, self._add_column, id, values, places)
 
-    def _put(self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...]) -> None:
+    def _add_column(
+        self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...]
+    ) -> None:
         numbers = (values if isinstance(values, Tensor) else values()).detach().reshape(-1)
         if len(numbers) != len(places) or numbers.is_meta:
             raise ValueError(f"{len(places)} numbers were expected, not {numbers!r:.80}")
@@ -80,8 +82,8 @@ class Tape:
         if event is not None:
             event[0].synchronize()
         numbers: list[float] = cast("Any", host).tolist()
-        found: list[tuple[Column, list[float]]] = []
+        readings: list[tuple[Column, list[float]]] = []
         for column in columns:
-            found.append((column, numbers[: len(column.places)]))
+            readings.append((column, numbers[: len(column.places)]))
             numbers = numbers[len(column.places) :]
-        return step, found
+        return step, readings

@@ -43,7 +43,7 @@ from pellucid.vitals.watching import Watch
 #: Of how many rows the labels' entropies are estimated.
 _COUNTED_ROWS = 64
 #: Of how many checkpoints the windows are kept.
-_KEPT = 8
+_MAX_STATES = 8
 
 
 def watcher(
@@ -80,9 +80,9 @@ def _watched(
     if begun is None:
         yield _nothing
         return
-    watch, seen = begun
+    watch, job_rows = begun
     with watch:
-        yield _Observer(watch, seen, tell, job)
+        yield _Observer(watch, job_rows, tell, job)
 
 
 def _nothing(event: Event) -> None:
@@ -95,46 +95,46 @@ def _begin(
     size = job.settings.batch_size
     # answers are drawn anew for each update, and rewarded by somebody's code: not asked for here
     first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, size)
-    seen = Rows(job, first)
+    job_rows = Rows(job, first)
     watch = Watch(
         job.model,
         job.optimiser.parts,
-        probe=seen.probe,
+        probe=job_rows.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
         max_overhead=max_overhead,
         log=log,
         thresholds=thresholds,
     )
-    watch.other = seen.other()
+    watch.other = job_rows.other()
     watch.judge.baselines = None if first is None else _baselines(job, first, size)
     watch.judge.counts_tokens = job.unit == "tokens"
     watch.judge.answers_are_given = isinstance(job.objective, DirectPreference)
     watch.judge.excused = _excused(job)
     watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
-    return watch, seen
+    return watch, job_rows
 
 
 def _excused(job: Job) -> dict[str, str]:
     """Signs that say nothing of what this objective minimises, each with the reason."""
-    found: dict[str, str] = {}
+    excuses: dict[str, str] = {}
     if isinstance(job.objective, DirectPreference | PolicyGradient):
         answers = "answers are weighed against each other, and a certain token ends no learning"
-        found |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
+        excuses |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
     if isinstance(job.objective, PolicyGradient):
         even = "where all answers are worth the same there is next to no gradient, and rightly so"
         small = ("gradient.norm", "gradient.depth_ratio", "gradient.zeros", "update.effective_step")
-        found |= dict.fromkeys(small, even)
-    return found
+        excuses |= dict.fromkeys(small, even)
+    return excuses
 
 
 class _Observer:
     """Hands the run's events to a watch, and its signs to the run."""
 
-    def __init__(self, watch: Watch, seen: Rows, tell: Observer, job: Job) -> None:
+    def __init__(self, watch: Watch, job_rows: Rows, tell: Observer, job: Job) -> None:
         self._watch = watch
-        self._seen = seen
+        self._seen = job_rows
         self._tell = tell
         self._total = job.plan.total_steps
         # the loss of a policy is log P of what it has drawn itself: it has no way to go
@@ -162,8 +162,8 @@ class _Observer:
                 self._watch.go_on()
             case events.Logged():
                 first = event.step - len(event.losses) + 1
-                both = zip(event.losses, event.grad_norms, strict=True)
-                for step, (loss, norm) in enumerate(both, start=first):
+                pairs = zip(event.losses, event.grad_norms, strict=True)
+                for step, (loss, norm) in enumerate(pairs, start=first):
                     if self._has_loss:
                         self._watch.judge.loss(step, loss)
                     self._watch.judge.norm(step, norm)
@@ -195,8 +195,8 @@ class _Observer:
             return
         states, _ = _read(self._kept)
         states[str(step)] = self._watch.state_dict()
-        kept = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_KEPT:])
-        write_text(self._kept, json_text(kept))
+        recent = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_MAX_STATES:])
+        write_text(self._kept, json_text(recent))
 
     def _recall(self, step: int) -> None:
         if self._kept is None:
@@ -219,17 +219,17 @@ def vitals_event(
     cost: tuple[float, float, int] | None = None,
 ) -> Vitals:
     """Signs as the run records them."""
-    shown = rows(signs)
+    five_rows = rows(signs)
     speakers = tuple(
         ("", "") if (s := row.sign) is None else (s.id, rules[s.id].why(s.word, s.value))
-        for row in shown
+        for row in five_rows
     )
     return Vitals(
         step=step,
         signs=tuple(
             (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.where) for sign in signs
         ),
-        rows=tuple((row.name, row.word or "") for row in shown),
+        rows=tuple((row.name, row.word or "") for row in five_rows),
         speakers=speakers,
         cost=cost,
     )

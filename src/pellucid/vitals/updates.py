@@ -59,8 +59,8 @@ class Updates:
     def begin(self) -> None:
         """Keep what weights are like before an update."""
         named = {name: self._anatomy.parameters[name] for name in self._anatomy.matrices}
-        some = {name: p for name, p in named.items() if local(p).numel()}
-        self._weights = {name: sample(p).clone() for name, p in some.items()}
+        nonempty = {name: p for name, p in named.items() if local(p).numel()}
+        self._weights = {name: sample(p).clone() for name, p in nonempty.items()}
 
     @torch.no_grad()
     def after(self, gradients: Mapping[str, Tensor], tape: Tape) -> None:
@@ -109,13 +109,13 @@ class Updates:
         }
 
     def _sizes(self, weights: Mapping[str, Tensor], tape: Tape) -> None:
-        both = [
+        weights_and_roots = [
             (weight, self._anatomy.parameters[name].shape[-1] ** 0.5)
             for name, weight in weights.items()
         ]
         tape.put(
             "weights.size",
-            lambda: torch.stack([rms(weight.float()) * root for weight, root in both]),
+            lambda: torch.stack([rms(weight.float()) * root for weight, root in weights_and_roots]),
             tuple(weights),
         )
 
@@ -138,9 +138,12 @@ class Updates:
         if largest is None or largest.ndim != 2 or not largest.numel():
             return
         vectors = largest.detach()[:: -(-len(largest) // _VECTORS)].float()
-        each = vectors.square().mean(-1).sqrt()
-        tape.put("embeddings.rms", lambda: each.mean())
-        tape.put("embeddings.spread", lambda: each.std(correction=0) / each.mean().clamp(min=1e-30))
+        vector_sizes = vectors.square().mean(-1).sqrt()
+        tape.put("embeddings.rms", lambda: vector_sizes.mean())
+        tape.put(
+            "embeddings.spread",
+            lambda: vector_sizes.std(correction=0) / vector_sizes.mean().clamp(min=1e-30),
+        )
 
 
 def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
@@ -153,16 +156,16 @@ def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]
     """The optimisers that step, inside whatever wraps them."""
     if given is None:
         return ()
-    several = [given] if isinstance(given, torch.optim.Optimizer) else list(given)
-    found: list[torch.optim.Optimizer] = []
-    for one in several:
-        inner: Any = one
+    optimisers = [given] if isinstance(given, torch.optim.Optimizer) else list(given)
+    inner_optimisers: list[torch.optim.Optimizer] = []
+    for optimiser in optimisers:
+        inner: Any = optimiser
         while isinstance(getattr(inner, "optimizer", None), torch.optim.Optimizer):
             inner = inner.optimizer
         if not isinstance(inner, torch.optim.Optimizer):
             raise ConfigError(
-                f"{type(one).__name__} is no torch.optim.Optimizer: pass the one whose step() "
-                "updates the weights, or several in a list"
+                f"{type(optimiser).__name__} is no torch.optim.Optimizer: pass the one whose "
+                "step() updates the weights, or several in a list"
             )
-        found.append(inner)
-    return tuple(found)
+        inner_optimisers.append(inner)
+    return tuple(inner_optimisers)

@@ -79,10 +79,12 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such option, or its value cannot be used.
     """
-    known = [name for name in inspect.signature(watch).parameters if name not in _OF_THE_LOOP]
+    option_names = [
+        name for name in inspect.signature(watch).parameters if name not in _OF_THE_LOOP
+    ]
     for name in options:
-        if name not in known:
-            raise ConfigError(f"there is no option {name!r}; there are: {', '.join(known)}")
+        if name not in option_names:
+            raise ConfigError(f"there is no option {name!r}; there are: {', '.join(option_names)}")
     rules_of(options.get("thresholds"))
     share_of(options.get("max_overhead"))
     if options.get("log") is not None:

@@ -85,7 +85,7 @@ class Watch(Known):
         #: the thread that trains, once it is known: no other may run the model
         self._thread: int | None = None
         self._steps = Steps(
-            self._optimisers, begin=self._before, gather=self._gather, end=self._after
+            self._optimisers, begin=self._begin_update, gather=self._gather, end=self._end_update
         )
         #: updates that are done
         self.updates = 0
@@ -138,9 +138,9 @@ class Watch(Known):
         if loss is not None:
             self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
-            self.guard("updates", self._before)
+            self.guard("updates", self._begin_update)
             self.guard("gradients", self._gather, None)
-            self.guard("updates", self._after)
+            self.guard("updates", self._end_update)
 
     def pause(self) -> None:
         """What follows is not training: an evaluation, a checkpoint."""
@@ -180,7 +180,7 @@ class Watch(Known):
         """Whether nobody reads what would be measured."""
         return "readings" in self.guard.off
 
-    def _before(self) -> None:
+    def _begin_update(self) -> None:
         """An update begins: its first step."""
         if self._is_off:
             return
@@ -211,7 +211,7 @@ class Watch(Known):
         if self._capture is not None:
             self.guard("batch.*", self._capture.put, self._tape)
 
-    def _after(self) -> None:
+    def _end_update(self) -> None:
         """An update is done."""
         self.updates += 1
         if self._is_off:
@@ -233,10 +233,10 @@ class Watch(Known):
     def _turn(self) -> None:
         self._hear(self._tape.turn(self.updates))
 
-    def _look_again(self, looking: Looking, before: Predicted) -> None:
-        after = looking.glance()
-        if after is not None:
-            before.moved_to(after, self._tape)
+    def _look_again(self, looking: Looking, earlier: Predicted) -> None:
+        later = looking.glance()
+        if later is not None:
+            earlier.moved_to(later, self._tape)
 
     def _keep_up(self) -> None:
         """Study the model anew if a part was replaced, or other weights are trained now."""
@@ -247,19 +247,19 @@ class Watch(Known):
     def _look_inside(self) -> None:
         self._predicted = None
         self._keep_up()
-        if self._looking is None and not self._found():
+        if self._looking is None and not self._find_probe():
             return
         assert self._looking is not None
         self._predicted = self._looking.look(self._tape)
         self._gradients.called = self._looking.called
         if self._predicted is None:
             return
-        known = self._judge.guessing is not None or not self._judge.counts_tokens
-        if not known and self._predicted.targets is not None:
+        has_guessing = self._judge.guessing is not None or not self._judge.counts_tokens
+        if not has_guessing and self._predicted.targets is not None:
             self._judge.guessing = math.log(self._predicted.logits.shape[-1])
         self.guard("reference.*", self._compare, self._predicted)
 
-    def _found(self) -> bool:
+    def _find_probe(self) -> bool:
         """Whether there are rows to look through by now."""
         if self._anatomy.is_sharded:
             return False
@@ -275,16 +275,16 @@ class Watch(Known):
     def _compare(self, predicted: Predicted) -> None:
         """How far the model is from another, asked anew: a reference that learns too is a fault."""
         assert self._looking is not None
-        found: Predicted | None = None
+        other_predicted: Predicted | None = None
         name: Other = "reference"
         if self.other is not None:
             name, call = self.other
-            found = self._looking.glance(call=call)
+            other_predicted = self._looking.glance(call=call)
         elif self._reference is not None and self._capture is not None:
             call = self._capture.calling(self._reference)
-            found = self._looking.glance(self._reference, call)
-        if found is not None:
-            predicted.compared(name, found, self._tape, first=self.updates == 0)
+            other_predicted = self._looking.glance(self._reference, call)
+        if other_predicted is not None:
+            predicted.compared(name, other_predicted, self._tape, first=self.updates == 0)
 
     def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge what has arrived, a step old; tell it where it is more than a loss."""

@@ -48,10 +48,10 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
             value = kwargs.get(name, args[place] if place < len(args) else None)
             for tensor in _tensors(value):
                 self._keep(tensor)
-        made = func(*args, **kwargs)
-        given = {_address(tensor) for tensor in _tensors((args, kwargs))}
-        self._fresh.update({_address(tensor) for tensor in _tensors(made)} - given)
-        return made
+        output = func(*args, **kwargs)
+        inputs = {_address(tensor) for tensor in _tensors((args, kwargs))}
+        self._fresh.update({_address(tensor) for tensor in _tensors(output)} - inputs)
+        return output
 
     def _keep(self, tensor: Tensor) -> None:
         address = _address(tensor)
@@ -70,10 +70,10 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
         trace: TracebackType | None,
     ) -> None:
         cast("Any", super()).__exit__(kind, error, trace)
-        for storage, before in self._kept.values():
-            if storage.nbytes() != before.nbytes():
-                storage.resize_(before.nbytes())
-            storage.copy_(before)
+        for storage, saved in self._kept.values():
+            if storage.nbytes() != saved.nbytes():
+                storage.resize_(saved.nbytes())
+            storage.copy_(saved)
         # a backward pass that is still to come must not take them for changed; the first first
         for tensor, version in reversed(self._versions):
             cast("Any", torch)._C._autograd._unsafe_set_version_counter((tensor,), (version,))

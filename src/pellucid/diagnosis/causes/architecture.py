@@ -177,8 +177,8 @@ def heavy_dropout(course: Course) -> Suspect | None:
 
 def alike(course: Course) -> Suspect | None:
     """Tokens alike after the last block, and the loss at frequencies."""
-    most = limit("ARC011", "cosine")
-    late = [read for read in course.of("tokens.cosine", after=200) if read.value > most]
+    ceiling = limit("ARC011", "cosine")
+    late = [read for read in course.of("tokens.cosine", after=200) if read.value > ceiling]
     if len(late) < 5 or course.goes_well:
         return None
     return Suspect(
@@ -210,8 +210,8 @@ def vanishing(course: Course) -> Suspect | None:
 
 def exploding(course: Course) -> Suspect | None:
     """Gradients that grow on their way to the first blocks."""
-    most = limit("ARC013", "most")
-    ratio = course.lasting("gradient.depth_ratio", lambda v: v > most)
+    ceiling = limit("ARC013", "most")
+    ratio = course.lasting("gradient.depth_ratio", lambda v: v > ceiling)
     if ratio is None or course.goes_well:
         return None
     return Suspect(

@@ -43,13 +43,13 @@ class Course:
 
     def last(self, id: str) -> float | None:
         """The median of a sign's last three values."""
-        found = [read.value for read in self.of(id)[-3:]]
-        return statistics.median(found) if found else None
+        last_three = [read.value for read in self.of(id)[-3:]]
+        return statistics.median(last_three) if last_three else None
 
     def usual(self, id: str, *, after: int = 0, until: int | None = None) -> float | None:
         """The median of a sign's values."""
-        found = [read.value for read in self.of(id, after=after, until=until)]
-        return statistics.median(found) if found else None
+        numbers = [read.value for read in self.of(id, after=after, until=until)]
+        return statistics.median(numbers) if numbers else None
 
     def highest(self, id: str, *, until: int | None = None) -> Reading | None:
         """A sign's largest reading."""
@@ -61,16 +61,16 @@ class Course:
 
     def lasting(self, id: str, test: Callable[[float], bool], *, n: int = 3) -> Reading | None:
         """The first of `n` readings in a row that all pass a test."""
-        found = self.of(id)
-        for i in range(len(found) - n + 1):
-            if all(test(read.value) for read in found[i : i + n]):
-                return found[i]
+        readings = self.of(id)
+        for i in range(len(readings) - n + 1):
+            if all(test(read.value) for read in readings[i : i + n]):
+                return readings[i]
         return None
 
     def times(self, id: str) -> float | None:
         """How many times its first value a sign came to be, at most."""
-        first, most = self.first(id), self.highest(id)
-        return None if not first or most is None else most.value / first
+        first, highest = self.first(id), self.highest(id)
+        return None if not first or highest is None else highest.value / first
 
     def at_clip(self, norm: float) -> bool:
         """Whether a norm is as long as clipping leaves it: those of some are measured after it."""
@@ -159,8 +159,8 @@ class Course:
         if unigram is None or end is None or fall is None or best is None:
             return False
         low, high = limit("DAT009", "below"), limit("DAT009", "above")
-        there = unigram - low < end < unigram + high and best > unigram - 2 * high
-        return there and fall < limit("DAT009", "flat") and self.updates >= 100
+        at_entropy = unigram - low < end < unigram + high and best > unigram - 2 * high
+        return at_entropy and fall < limit("DAT009", "flat") and self.updates >= 100
 
     # ---- rates
 

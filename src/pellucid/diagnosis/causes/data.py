@@ -44,8 +44,8 @@ def _early(course: Course, unigram: float) -> bool:
     """Whether the loss was there after a third of the way: it has stood ever since."""
     n = len(course.losses) // 3
     window = course.losses[n : n + 10]
-    there = statistics.fmean(window) if window else 0.0
-    return abs(there - unigram) < limit("DAT009", "above") or there < unigram
+    early_loss = statistics.fmean(window) if window else 0.0
+    return abs(early_loss - unigram) < limit("DAT009", "above") or early_loss < unigram
 
 
 def too_good(course: Course) -> Suspect | None:
@@ -94,10 +94,10 @@ def bad_batch(course: Course) -> Suspect | None:
     spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
     if not spikes or course.history.stopped is not None or not course.goes_well:
         return None
-    after = [loss for step, loss in course.history.losses if step >= spikes[0]]
+    since_spike = [loss for step, loss in course.history.losses if step >= spikes[0]]
     # a model that has learnt something guesses worse than at random only where text is no text;
     # one such batch is harmless
-    foreign = course.guessing is not None and sum(v > course.guessing for v in after) >= 2
+    foreign = course.guessing is not None and sum(v > course.guessing for v in since_spike) >= 2
     return Suspect(
         code="DAT008",
         likely=0.7 if foreign else 0.5,
@@ -145,7 +145,7 @@ def few_tokens(course: Course) -> Suspect | None:
 def jumps(course: Course) -> list[tuple[int, float]]:
     """Updates whose loss is far above the window before, with how far."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
-    points, found = course.history.losses, list[tuple[int, float]]()
+    points, jumped = course.history.losses, list[tuple[int, float]]()
     for i in range(20, len(points)):
         recent = [v for _, v in points[max(0, i - window) : i]][-20:]
         if not all(map(math.isfinite, recent)):
@@ -153,8 +153,8 @@ def jumps(course: Course) -> list[tuple[int, float]]:
         spread = max(statistics.pstdev(recent), 1e-3)
         by = points[i][1] - statistics.fmean(recent)
         if by > k * spread:
-            found.append((points[i][0], by))
-    return found
+            jumped.append((points[i][0], by))
+    return jumped
 
 
 CAUSES = (only_frequencies, too_good, same_batch, bad_batch, degenerate, few_tokens)

@@ -35,7 +35,9 @@ def heavy_decay(course: Course) -> Suspect | None:
         "them in each update.",
         clues=clue("OPT010", "learning rate x weight decay", rate * decay)
         + tuple(
-            each for id, ratio in shrunk for each in clue("OPT010", f"{id}, of its first", ratio)
+            evidence
+            for id, ratio in shrunk
+            for evidence in clue("OPT010", f"{id}, of its first", ratio)
         ),
         where="optimiser.weight_decay",
         step=None,

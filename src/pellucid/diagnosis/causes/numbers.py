@@ -18,15 +18,15 @@ def not_finite(course: Course) -> Suspect | None:
     stopped = course.history.stopped
     if stopped is None:
         return None
-    step, what, where = stopped
+    step, quantity, where = stopped
     if any(at > step + 2 and isfinite(value) for at, value in course.history.losses):
         return None  # it went on
-    code, likely, rivals = _why(course, what, where)
+    code, likely, rivals = _why(course, quantity, where)
     large = course.highest("stream.size")
     return Suspect(
         code=code,
         likely=likely,
-        what=f"At update {step}, {what} was not finite{f' in {where}' if where else ''}.",
+        what=f"At update {step}, {quantity} was not finite{f' in {where}' if where else ''}.",
         clues=clue(code, "update", step)
         + clue(code, "stream.size, largest", large.value if large else None)
         + clue(code, "precision", course.facts.precision or course.facts.weights),
@@ -36,14 +36,14 @@ def not_finite(course: Course) -> Suspect | None:
     )
 
 
-def _why(course: Course, what: str, where: str) -> tuple[str, float, tuple[str, ...]]:
+def _why(course: Course, quantity: str, where: str) -> tuple[str, float, tuple[str, ...]]:
     """{overflow, masked row, learning rate}: by the format, then by what was large before."""
     if "float16" in (course.facts.precision, course.facts.weights):
         return "NUM007", 0.8, ()
     quiet = not runaway(course)
     if quiet and course.history.stopped is not None and course.history.stopped[0] <= 2:
         return "NUM004", 0.7, ("NUM010",)
-    if quiet and ("atten" in where or what.startswith("attention")):
+    if quiet and ("atten" in where or quantity.startswith("attention")):
         return "NUM010", 0.7, ("NUM008",)
     if not quiet:
         return "NUM008", 0.5, ("OPT005",)
@@ -100,15 +100,15 @@ def _mostly_zero(course: Course) -> Suspect | None:
 
 def half_weights(course: Course) -> Suspect | None:
     """Weights that are kept in half precision while they are trained."""
-    kept = course.facts.weights
-    if kept not in ("bfloat16", "float16"):
+    dtype = course.facts.weights
+    if dtype not in ("bfloat16", "float16"):
         return None
-    code = "NUM001" if kept == "bfloat16" else "NUM005"
+    code = "NUM001" if dtype == "bfloat16" else "NUM005"
     return Suspect(
         code=code,
         likely=0.75,
-        what=f"Weights are kept in {kept}, so that small updates of them are lost.",
-        clues=clue(code, "dtype of the weights", kept)
+        what=f"Weights are kept in {dtype}, so that small updates of them are lost.",
+        clues=clue(code, "dtype of the weights", dtype)
         + clue(code, "update.ratio", course.usual("update.ratio")),
         where="weights",
         step=0,

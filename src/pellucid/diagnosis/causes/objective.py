@@ -42,8 +42,8 @@ def parted(course: Course) -> Suspect | None:
         return None  # weights that begin far too large leave first rows behind them as well
     if course.of("loss.probe")[-1].step < 0.8 * course.steps[-1]:
         return None  # what was measured long ago says nothing of the loss of now
-    most = min(course.guessing or 0, limit("LOS001", "share") * probe)
-    if end > most or probe - end < limit("LOS001", "gap"):
+    ceiling = min(course.guessing or 0, limit("LOS001", "share") * probe)
+    if end > ceiling or probe - end < limit("LOS001", "gap"):
         return None
     return Suspect(
         code="LOS001",
@@ -142,12 +142,14 @@ def other_terms(course: Course) -> Suspect | None:
         for name in ("label_smoothing", "z_loss")
     )
     heavy = smoothing > limit("LOS013", "smoothing") or z_loss > limit("LOS013", "z_loss")
-    more = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
+    is_raised = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
     probe, end = course.last("loss.probe"), course.end
     if ratio is not None and probe and end and (course.facts.dropout or 0) < 0.15:
         ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
-        more = more or (ratio > 1.35 and end - probe > 0.8 and probe < (course.guessing or 0) - 0.3)
-    if not heavy and not more:
+        is_raised = is_raised or (
+            ratio > 1.35 and end - probe > 0.8 and probe < (course.guessing or 0) - 0.3
+        )
+    if not heavy and not is_raised:
         return None
     return Suspect(
         code="LOS013",

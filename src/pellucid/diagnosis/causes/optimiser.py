@@ -112,15 +112,16 @@ def no_gradient(course: Course) -> Suspect | None:
 
 def never_cleared(course: Course) -> Suspect | None:
     """Gradients that are there already when those of an update arrive."""
-    left = course.lasting("gradient.left", lambda v: v > 1e-3)
-    if left is not None:
+    leftover = course.lasting("gradient.left", lambda v: v > 1e-3)
+    if leftover is not None:
         return Suspect(
             code="OPT014",
             likely=0.97,
-            what=f"When gradients arrive, others of {left.value:.2g} times their size are there.",
-            clues=clue("OPT014", "gradient.left", left.value),
+            what=f"When gradients arrive, others of {leftover.value:.2g} times their size are "
+            "there.",
+            clues=clue("OPT014", "gradient.left", leftover.value),
             where="the training loop",
-            step=left.step,
+            step=leftover.step,
         )
     return None if course.of("gradient.left") else _repeated(course)
 
@@ -150,16 +151,16 @@ def _repeated(course: Course) -> Suspect | None:
 def lost_memory(course: Course) -> Suspect | None:
     """Adam's steps are of full size again in the middle of a training, and the loss jumps."""
     steps = course.of("update.effective_step", after=30)
-    before, after = limit("OPT015", "before"), limit("OPT015", "after")
-    for last, now in pairwise(steps):
-        if last.value < before and now.value > after and _jumps(course, now.step):
+    low, high = limit("OPT015", "before"), limit("OPT015", "after")
+    for last, current in pairwise(steps):
+        if last.value < low and current.value > high and _jumps(course, current.step):
             return Suspect(
                 code="OPT015",
                 likely=0.8,
-                what=f"At update {now.step} Adam took a first step again.",
-                clues=clue("OPT015", "update.effective_step", now.value),
+                what=f"At update {current.step} Adam took a first step again.",
+                clues=clue("OPT015", "update.effective_step", current.value),
                 where="optimiser state",
-                step=now.step,
+                step=current.step,
             )
     return None
 
@@ -200,19 +201,19 @@ def _held_back(course: Course) -> Suspect | None:
     steps = course.of("update.effective_step", after=30)
     if betas is None or memory is None or memory < course.updates or (course.rose or 0) < 0.3:
         return None
-    for i, now in enumerate(steps[1:-2], start=1):
+    for i, current in enumerate(steps[1:-2], start=1):
         later = statistics.median(read.value for read in steps[i + 1 : i + 4])
-        if _jumps(course, now.step) and later < 0.75 * steps[i - 1].value:
+        if _jumps(course, current.step) and later < 0.75 * steps[i - 1].value:
             return Suspect(
                 code="OPT008",
                 likely=0.9,
-                what=f"The loss jumped about update {now.step}, and since then steps are "
+                what=f"The loss jumped about update {current.step}, and since then steps are "
                 f"{later / steps[i - 1].value:.2f} of what they were: beta2 = {betas[1]:g} "
                 f"remembers the jump for {memory:.0f} updates.",
                 clues=clue("OPT008", "update.effective_step", later)
                 + clue("OPT008", "beta2", betas[1]),
                 where="optimiser.betas",
-                step=now.step,
+                step=current.step,
                 severity="fault",
                 rivals=("OPT005",),
             )
@@ -223,11 +224,11 @@ def _jumps(course: Course, step: int) -> bool:
     """Whether the loss rises around an update, of what it was before."""
     within = int(limit("OPT008", "within"))
     points = course.history.losses
-    before = [v for s, v in points if step - within <= s < step - 1]
-    after = [v for s, v in points if step - 1 <= s <= step + within]
-    if len(before) < 3 or not after:
+    losses_before = [v for s, v in points if step - within <= s < step - 1]
+    losses_after = [v for s, v in points if step - 1 <= s <= step + within]
+    if len(losses_before) < 3 or not losses_after:
         return False
-    return max(after) > max(before) + limit("OPT008", "jump")
+    return max(losses_after) > max(losses_before) + limit("OPT008", "jump")
 
 
 CAUSES = (

@@ -44,9 +44,9 @@ def shared_reference(course: Course) -> Suspect | None:
 
 def far_from_reference(course: Course) -> Suspect | None:
     """A distance that has become large and keeps growing."""
-    last, most = course.last("reference.kl"), limit("REF003", "kl")
+    last, ceiling = course.last("reference.kl"), limit("REF003", "kl")
     start = next((read.value for read in course.of("reference.kl_start")), 0.0)
-    if last is None or last < most or start > 1:
+    if last is None or last < ceiling or start > 1:
         return None
     return Suspect(
         code="REF003",
@@ -85,13 +85,13 @@ def unchanged_answers(course: Course) -> Suspect | None:
     risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
     if risen < limit("PRF002", "risen"):
         return None
-    what = "margin" if course.facts.objective == "DirectPreference" else "reward"
+    gain_name = "margin" if course.facts.objective == "DirectPreference" else "reward"
     return Suspect(
         code="PRF002",
         likely=0.6,
-        what=f"The {what} rose by {risen:.3g}, to {sum(gains[-n:]) / n:.3g}; of {len(samples)} "
-        "samples the greedy answer is the same as before the first update.",
-        clues=clue("PRF002", f"{what}, risen by", risen),
+        what=f"The {gain_name} rose by {risen:.3g}, to {sum(gains[-n:]) / n:.3g}; of "
+        f"{len(samples)} samples the greedy answer is the same as before the first update.",
+        clues=clue("PRF002", f"{gain_name}, risen by", risen),
         where="greedy answers",
         step=samples[-1][0],
     )

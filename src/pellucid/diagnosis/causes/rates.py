@@ -26,7 +26,7 @@ def too_high(course: Course) -> Suspect | None:
         what=f"At a learning rate of {course.rate or 0:.3g}, "
         + "; ".join(w for w, _ in signs)
         + ".",
-        clues=tuple(each for _, e in signs for each in e),
+        clues=tuple(evidence for _, e in signs for evidence in e),
         where="optimiser.learning_rate",
         step=_since(course),
         severity=None if hurt or len(signs) > 2 else "warn",
@@ -56,13 +56,13 @@ def no_warm_up(course: Course) -> Suspect | None:
 
 def too_low(course: Course) -> Suspect | None:
     """Weights that hardly move at steps of full size, and little learnt."""
-    after = course.settled
-    moved = course.usual("update.ratio", after=after)
-    step = course.usual("update.effective_step", after=after)
+    settled = course.settled
+    moved = course.usual("update.ratio", after=settled)
+    step = course.usual("update.effective_step", after=settled)
     least = limit("OPT007", "update")
     little = course.learnt is not None and course.learnt < limit("OPT007", "learnt")
     little = little or course.above_frequencies
-    if moved is None or moved > least or not little or course.updates < after + 20:
+    if moved is None or moved > least or not little or course.updates < settled + 20:
         return None
     if not course.fresh or (course.rose or 0) > limit("OPT005", "rise"):
         return None
@@ -77,7 +77,7 @@ def too_low(course: Course) -> Suspect | None:
         + clue("OPT007", "update.effective_step", step)
         + clue("OPT007", "learning rate", course.rate),
         where="optimiser.learning_rate",
-        step=after,
+        step=settled,
     )
 
 
@@ -113,17 +113,17 @@ def starts_hot(course: Course) -> bool:
 
 def runaway(course: Course) -> list[tuple[str, tuple[Evidence, ...]]]:
     """What runs away: in words, with evidence."""
-    found: list[tuple[str, tuple[Evidence, ...]]] = []
+    runaways: list[tuple[str, tuple[Evidence, ...]]] = []
 
     def add(words: str, sign: str, value: float) -> None:
-        found.append((words, clue("OPT005", sign, value)))
+        runaways.append((words, clue("OPT005", sign, value)))
 
-    most = course.highest("update.ratio")
-    if most is not None and most.value > limit("OPT005", "first"):
+    largest_update = course.highest("update.ratio")
+    if largest_update is not None and largest_update.value > limit("OPT005", "first"):
         add(
-            f"one update moved weights by {most.value:.0%} of their size",
+            f"one update moved weights by {largest_update.value:.0%} of their size",
             "update.ratio",
-            most.value,
+            largest_update.value,
         )
     score, first = course.highest("attention.max_logit"), course.first("attention.max_logit")
     if score and first is not None and score.value > max(limit("OPT005", "score"), 10 * first):
@@ -137,7 +137,7 @@ def runaway(course: Course) -> list[tuple[str, tuple[Evidence, ...]]]:
     kl = course.highest("update.kl_forward")
     if kl is not None and kl.value > limit("OPT005", "kl"):
         add("one update changed the predictions altogether", "update.kl_forward", kl.value)
-    return found
+    return runaways
 
 
 def hurts(course: Course) -> bool:
@@ -151,8 +151,8 @@ def hurts(course: Course) -> bool:
 
 
 def _since(course: Course) -> int | None:
-    most = course.highest("update.ratio")
-    return None if most is None else most.step
+    largest_update = course.highest("update.ratio")
+    return None if largest_update is None else largest_update.step
 
 
 CAUSES = (too_high, no_warm_up, too_low, zero_for_good)

@@ -65,8 +65,8 @@ def deep_post_norm(course: Course) -> Suspect | None:
     warm = (facts.learning_rate or 0) > limit("ARC002", "hot") or quick
     if not warm or course.losses:
         return None
-    what = f"Norms stand after the addition in {facts.n_layers} layers, which needs a long warm-up."
-    return _smell("ARC002", 0.4, what, "warm-up", facts.warmup_steps)
+    text = f"Norms stand after the addition in {facts.n_layers} layers, which needs a long warm-up."
+    return _smell("ARC002", 0.4, text, "warm-up", facts.warmup_steps)
 
 
 def decay_product(course: Course) -> Suspect | None:
@@ -79,8 +79,8 @@ def decay_product(course: Course) -> Suspect | None:
     product = facts.weight_decay * facts.learning_rate
     if product < limit("OPT010", "product") and facts.weight_decay < limit("OPT010", "smell"):
         return None
-    what = f"Weight decay {facts.weight_decay:g} at this rate takes {product:.2%} an update."
-    return _smell("OPT010", 0.45, what, "learning rate x weight decay", product)
+    text = f"Weight decay {facts.weight_decay:g} at this rate takes {product:.2%} an update."
+    return _smell("OPT010", 0.45, text, "learning rate x weight decay", product)
 
 
 def eps(course: Course) -> Suspect | None:
@@ -97,8 +97,8 @@ def long_memory(course: Course) -> Suspect | None:
     memory = course.memory
     if betas is None or memory is None or total is None or course.losses or memory < total:
         return None
-    what = f"beta2 = {betas[1]:g} remembers {memory:.0f} updates; there are {total}."
-    return _smell("OPT008", 0.3, what, "beta2", betas[1])
+    text = f"beta2 = {betas[1]:g} remembers {memory:.0f} updates; there are {total}."
+    return _smell("OPT008", 0.3, text, "beta2", betas[1])
 
 
 def tiny_clip(course: Course) -> Suspect | None:
@@ -115,8 +115,8 @@ def no_positions(course: Course) -> Suspect | None:
     stacks = () if run is None else run.model.stacks
     if not stacks or not all(isinstance(s.positions, config.NoPositions) for s in stacks):
         return None
-    what = "The model is told nothing of where a token stands."
-    return _smell("POS001", 0.3, what, "positions", "NoPositions")
+    text = "The model is told nothing of where a token stands."
+    return _smell("POS001", 0.3, text, "positions", "NoPositions")
 
 
 def half_precision(course: Course) -> Suspect | None:
@@ -126,11 +126,11 @@ def half_precision(course: Course) -> Suspect | None:
     return _smell("NUM007", 0.3, "Training is in float16.", "precision", "float16")
 
 
-def _smell(code: str, likely: float, what: str, sign: str, value: float | str | None) -> Suspect:
+def _smell(code: str, likely: float, text: str, sign: str, value: float | str | None) -> Suspect:
     return Suspect(
         code=code,
         likely=likely,
-        what=f"{what} This is by how it is set up alone: nothing was seen of it yet.",
+        what=f"{text} This is by how it is set up alone: nothing was seen of it yet.",
         clues=clue(code, sign, value),
         step=0,
         severity="note",

@@ -40,16 +40,16 @@ def loud_head(course: Course) -> Suspect | None:
     entropy, probe = course.first("attention.entropy"), course.first("loss.probe")
     if start < guessing + limit("INI005", "above") or (probe and abs(start / probe - 1) > 0.2):
         return None
-    known = entropy is not None
-    if known and entropy < 0.6:
+    has_entropy = entropy is not None
+    if has_entropy and entropy < 0.6:
         return None
     return Suspect(
-        code="INI005" if known else "INI001",
-        likely=0.9 if known else 0.6,
+        code="INI005" if has_entropy else "INI001",
+        likely=0.9 if has_entropy else 0.6,
         what=f"The first loss is {start:.4g}; guessing costs ln V = {guessing:.4g}.",
         clues=clue("INI005", "first loss above ln V", start - guessing)
         + clue("INI005", "attention.entropy, first", entropy),
-        where="head, embedding" if known else "",
+        where="head, embedding" if has_entropy else "",
         step=steps_first(course),
     )
 

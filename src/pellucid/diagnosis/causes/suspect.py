@@ -31,12 +31,12 @@ class Suspect:
 
     def finding(self, more: Iterable[Evidence] = ()) -> Finding:
         """As a finding, with what it explains as further evidence."""
-        told = register()[self.code]
-        words = told.title
+        entry = register()[self.code]
+        words = entry.title
         if self.rivals:
-            others = "; ".join(f"{register()[code].title} ({code})" for code in self.rivals)
-            words += f"; what was recorded cannot tell this from: {others}"
-        made = found(
+            rivals = "; ".join(f"{register()[code].title} ({code})" for code in self.rivals)
+            words += f"; what was recorded cannot tell this from: {rivals}"
+        finding = found(
             self.code,
             self.what,
             *self.clues,
@@ -46,7 +46,7 @@ class Suspect:
             confidence=round(self.likely, 2),
             severity=self.severity,
         )
-        return replace(made, step=self.step)
+        return replace(finding, step=self.step)
 
 
 Cause = Callable[[Course], Suspect | None]
