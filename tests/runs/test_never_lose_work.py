@@ -215,12 +215,12 @@ def test_a_kill_that_costs_something_is_found_out(
 
     shutil.copytree(trained, tmp_path / "run")
 
-    def go_on(path: Path, end: int, reward: str | None, kill: object = None) -> kills._Told:
+    def go_on(path: Path, end: int, reward: str | None, kill: object = None) -> kills._ChildReport:
         if kill is not None:
             shutil.copytree(RunFolder(path).shelf.path(8), RunFolder(path).shelf.path(9))
             RunFolder(path).shelf.rewind(RunFolder(path).shelf.path(9))
         digests = {9: "another", 12: "the end"}
-        return kills._Told(9, digests, (0.0, 1.0, 2.0, 3.0), killed=kill is not None)
+        return kills._ChildReport(9, digests, (0.0, 1.0, 2.0, 3.0), killed=kill is not None)
 
     monkeypatch.setattr(kills, "_go_on", go_on)
     proof = runs.verify_kills(tmp_path / "run", kills=1)

@@ -52,28 +52,33 @@ def call(arguments: argparse.Namespace) -> None:
     if not texts and not talking:
         texts = [piped("prompt")]
     run = runs.load(arguments.run, device=arguments.device)
-    how = Sampling(
+    sampling = Sampling(
         max_new_tokens=arguments.max_new_tokens,
         temperature=arguments.temperature,
         seed=arguments.seed,
     )
     if talking:
-        _converse(run, how)
+        _converse(run, sampling)
         return
-    answers = runs.answer(run, texts, how, when_outgrown=sayer(run), force=arguments.force)
+    answers = runs.answer(run, texts, sampling, when_outgrown=sayer(run), force=arguments.force)
     if arguments.json:
         print_json(
             [
-                {"prompt": prompt, "text": each.text, "ids": each.ids, "stopped": each.stopped}
-                for prompt, each in zip(texts, answers, strict=True)
+                {
+                    "prompt": prompt,
+                    "text": answer.text,
+                    "ids": answer.ids,
+                    "stopped": answer.stopped,
+                }
+                for prompt, answer in zip(texts, answers, strict=True)
             ]
         )
         return
-    for each in answers:
-        print(harmless(each.text.strip()))
+    for answer in answers:
+        print(harmless(answer.text.strip()))
 
 
-def _converse(run: Run, how: Sampling) -> None:
+def _converse(run: Run, sampling: Sampling) -> None:
     from pellucid import runs
 
     print(f"{run.folder} answers what you write; an empty line ends it.")
@@ -87,8 +92,8 @@ def _converse(run: Run, how: Sampling) -> None:
         if not prompt.strip():
             return
         try:
-            (found,) = runs.answer(run, prompt, how, when_outgrown=say)
+            (answer,) = runs.answer(run, prompt, sampling, when_outgrown=say)
         except PellucidError as error:  # one prompt was too long; the next one need not be
             print(error, file=sys.stderr)
             continue
-        print(harmless(found.text.strip()))
+        print(harmless(answer.text.strip()))

@@ -50,15 +50,15 @@ def beams_from(arguments: argparse.Namespace) -> Beams | None:
         ConfigError: flags contradict each other.
     """
     if arguments.beams is None:
-        if given := _given(arguments, _CHOOSES):
+        if flags := _list_flags(arguments, _CHOOSES):
             raise ConfigError(
-                f"{given} chooses among the texts that a beam search finds: give --beams too, such "
+                f"{flags} chooses among the texts that a beam search finds: give --beams too, such "
                 "as --beams 4, or leave it out"
             )
         return None
-    if given := _given(arguments, _DRAWS):
+    if flags := _list_flags(arguments, _DRAWS):
         raise ConfigError(
-            f"{given} is for drawing token by token, and --beams looks for the likeliest whole "
+            f"{flags} is for drawing token by token, and --beams looks for the likeliest whole "
             "texts: leave one of them out"
         )
     from pellucid.generation import Beams
@@ -69,6 +69,6 @@ def beams_from(arguments: argparse.Namespace) -> Beams | None:
     return Beams(n_beams=arguments.beams, max_new_tokens=arguments.max_new_tokens, **chosen)
 
 
-def _given(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
-    given = [name for name in names if getattr(arguments, name) not in (None, False, [])]
-    return ", ".join(f"--{name.replace('_', '-')}" for name in given)
+def _list_flags(arguments: argparse.Namespace, names: tuple[str, ...]) -> str:
+    given_names = [name for name in names if getattr(arguments, name) not in (None, False, [])]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in given_names)

@@ -62,8 +62,8 @@ def lines_of(chapter: Chapter, trace: Trace, chosen: Chosen) -> Iterator[str]:
             yield from drawn(picture, ink, *at)
     if len(maps) > _MAPS:
         yield ""
-        left = f"{len(maps) - _MAPS} small maps more are in --json; one at a time:"
-        yield from _folded(f"{left} --chapter softmax --head N", 2)
+        remainder = f"{len(maps) - _MAPS} small maps more are in --json; one at a time:"
+        yield from _folded(f"{remainder} --chapter softmax --head N", 2)
     for receipt in chapter.receipts:
         yield ""
         yield from receipt_lines(receipt)
@@ -106,7 +106,7 @@ def ink_for(encoding: str | None) -> Ink:
 
 
 def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
-    said = {
+    part_texts = {
         "layer": f"layer {chosen.layer}",
         "head": f"head {chosen.head}" + (" to the encoder" if chosen.cross else ""),
         "token": f"token {chosen.query(trace)}",
@@ -115,7 +115,7 @@ def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
     }
     about = _ABOUT.get(chapter.id, ("layer", "head", "token", "other"))
     stack = f"{chosen.side} · " if len(trace.sides) == 2 and about else ""
-    return stack + " · ".join(said[part] for part in about)
+    return stack + " · ".join(part_texts[part] for part in about)
 
 
 def _about(picture: Picture, chapter: Chapter, chosen: Chosen) -> tuple[int, int]:
@@ -135,7 +135,7 @@ def _next(chapter: Chapter) -> str:
 
 def _folded(text: str, indent: int, first: int | None = None) -> Iterator[str]:
     """Lines that fit, broken between words; the first may stand further out."""
-    before = indent if first is None else first
+    first_indent = indent if first is None else first
     lines = folded(visible(text), WIDTH - indent)
     for place, line in enumerate(lines):
-        yield " " * (before if place == 0 else indent) + line
+        yield " " * (first_indent if place == 0 else indent) + line

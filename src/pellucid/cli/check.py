@@ -46,8 +46,10 @@ def call(arguments: argparse.Namespace) -> ExitCode:
     """Print the findings; the exit code says whether there are any that count."""
     from pellucid.diagnosis import check_named, declare, reaches
 
-    said = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
-    checked = check_named(arguments.what, arguments.text, declared=said, ignore=arguments.ignore)
+    declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
+    checked = check_named(
+        arguments.what, arguments.text, declared=declared, ignore=arguments.ignore
+    )
     failed = arguments.fail_on is not None and reaches(checked.findings, arguments.fail_on)
     if arguments.json:
         print_json(_facts(checked, failed))
@@ -62,7 +64,7 @@ def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
     return {
         "checked": checked.what,
         "failed": failed,
-        "findings": [asdict(each) for each in checked.findings],
+        "findings": [asdict(finding) for finding in checked.findings],
     }
 
 
@@ -71,7 +73,7 @@ def _print(checked: Checked) -> None:
     if not checked.findings:
         print("nothing was found")
         return
-    for each in checked.findings:
-        print(f"\n{each.text(_WIDTH)}")
+    for finding in checked.findings:
+        print(f"\n{finding.text(_WIDTH)}")
     counts = [f"{len(checked.findings)} findings"] if len(checked.findings) > 1 else ["1 finding"]
     print(f"\n{counts[0]}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")

@@ -35,53 +35,60 @@ def call(arguments: argparse.Namespace) -> None:
 
     texts = texts_of(arguments, to="classify")
     run = runs.load(arguments.run, device=arguments.device)
-    found = runs.classify(run, texts)
+    predictions = runs.classify(run, texts)
     if arguments.json:
-        several = runs.has_several_labels(run)
-        print_json({"multi_label": several, "texts": [_facts(one) for one in found]})
+        multi_label = runs.has_several_labels(run)
+        print_json(
+            {
+                "multi_label": multi_label,
+                "texts": [_facts(prediction) for prediction in predictions],
+            }
+        )
     elif arguments.all:
-        _print_all(found)
+        _print_all(predictions)
     else:
-        _print(found)
-    cut = sum(one.truncated for one in found)
+        _print(predictions)
+    cut = sum(prediction.truncated for prediction in predictions)
     if cut and not arguments.json:
         texts_were = "1 text was" if cut == 1 else f"{cut:,} texts were"
         longest = run.model.context_length
         print(f"\n{texts_were} cut to the first {longest:,} tokens, which is all the model reads")
 
 
-def _facts(one: Classified) -> dict[str, Any]:
+def _facts(prediction: Classified) -> dict[str, Any]:
     return {
-        "text": one.text,
-        "classes": list(one.classes),
-        "probabilities": {share.name: share.probability for share in one.shares},
-        "truncated": one.truncated,
+        "text": prediction.text,
+        "classes": list(prediction.classes),
+        "probabilities": {share.name: share.probability for share in prediction.shares},
+        "truncated": prediction.truncated,
     }
 
 
-def _print(found: list[Classified]) -> None:
+def _print(predictions: list[Classified]) -> None:
     from pellucid.cli.texts import line
     from pellucid.display import visible
 
-    said = [visible(_said(one)) for one in found]
-    width = max(len(each) for each in said)
-    for one, each in zip(found, said, strict=True):
-        print(f"{each:<{width}}  {line(one.text)}")
+    labels = [visible(_format_classes(prediction)) for prediction in predictions]
+    width = max(len(label) for label in labels)
+    for prediction, label in zip(predictions, labels, strict=True):
+        print(f"{label:<{width}}  {line(prediction.text)}")
 
 
-def _said(one: Classified) -> str:
-    shares = [f"{s.name} {s.probability:.4f}" for s in one.shares if s.name in one.classes]
-    likeliest = one.shares[0]
+def _format_classes(prediction: Classified) -> str:
+    shares = [
+        f"{s.name} {s.probability:.4f}" for s in prediction.shares if s.name in prediction.classes
+    ]
+    likeliest = prediction.shares[0]
     return ", ".join(shares) or f"(none; {likeliest.name} {likeliest.probability:.4f})"
 
 
-def _print_all(found: list[Classified]) -> None:
+def _print_all(predictions: list[Classified]) -> None:
     from pellucid.cli.texts import line
     from pellucid.display import visible
 
-    for place, one in enumerate(found):
-        if len(found) > 1:
-            print(f"{'' if place == 0 else chr(10)}{line(one.text)}")
-        for share in one.shares:
-            mark = "*" if share.name in one.classes else " "
+    for place, prediction in enumerate(predictions):
+        if len(predictions) > 1:
+            print(f"{'' if place == 0 else chr(10)}{line(prediction.text)}")
+        for share in prediction.shares:
+            mark = "*" if share.name in prediction.classes else " "
             print(f"{share.probability:>10.4f} {mark} {visible(share.name)}")

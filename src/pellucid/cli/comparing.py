@@ -33,14 +33,14 @@ def compare_is_meant(arguments: argparse.Namespace) -> bool:
     Raises:
         ConfigError: it was named beside a chapter that does not compare.
     """
-    given = arguments.against is not None or arguments.against_text is not None
-    if given and arguments.chapter not in (None, "compare"):
+    compares = arguments.against is not None or arguments.against_text is not None
+    if compares and arguments.chapter not in (None, "compare"):
         flag = "--against" if arguments.against is not None else "--against-text"
         raise ConfigError(
             f"{flag} is for the chapter compare, and --chapter {arguments.chapter} was asked for: "
             "leave one of them out"
         )
-    return given
+    return compares
 
 
 def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
@@ -50,6 +50,6 @@ def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
     from pellucid import runs
     from pellucid.explain import trace
 
-    there = run if arguments.against is None else runs.load(arguments.against)
+    other_run = run if arguments.against is None else runs.load(arguments.against)
     text = arguments.sentence if arguments.against_text is None else arguments.against_text
-    return trace(there, text, target=arguments.target, force=arguments.force)
+    return trace(other_run, text, target=arguments.target, force=arguments.force)

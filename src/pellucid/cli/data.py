@@ -48,21 +48,21 @@ def call(arguments: argparse.Namespace) -> None:
     run = choose(
         arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
     )
-    found = runs.count_corpus(run.text, lambda what: print(f"{what} …", file=sys.stderr))
-    tally = found.tally
+    report = runs.count_corpus(run.text, lambda phase: print(f"{phase} …", file=sys.stderr))
+    tally = report.tally
     if arguments.json:
         print_json(
             {
-                "documents": found.documents,
-                "bytes": found.n_bytes,
-                "tokens": found.n_tokens,
-                "unknown_tokens": found.unknown,
-                "changed_documents": found.changed,
-                "bytes_per_token": found.bytes_per_token,
-                "vocab_size": found.vocab_size,
-                "longest_bytes": found.longest_bytes,
-                "longest": found.longest,
-                "sha256": found.sha256,
+                "documents": report.documents,
+                "bytes": report.n_bytes,
+                "tokens": report.n_tokens,
+                "unknown_tokens": report.unknown,
+                "changed_documents": report.changed,
+                "bytes_per_token": report.bytes_per_token,
+                "vocab_size": report.vocab_size,
+                "longest_bytes": report.longest_bytes,
+                "longest": report.longest,
+                "sha256": report.sha256,
             }
             | asdict(tally)
         )
@@ -70,14 +70,14 @@ def call(arguments: argparse.Namespace) -> None:
     fate = "dropped" if tally.duplicates_dropped else "kept; --set text.drop_duplicates=true"
     rows = f", {tally.rows:,} rows in {tally.tables:,} tables" if tally.tables else ""
     print(f"files            {tally.files:,}{rows}")
-    print(f"documents        {found.documents:,}, the longest {found.longest_bytes:,} bytes")
-    print(f"bytes            {found.n_bytes:,}")
-    print(f"tokens           {found.n_tokens:,} of a vocabulary of {found.vocab_size:,}")
-    print(f"bytes per token  {found.bytes_per_token:.2f}")
-    if found.unknown:
-        print(f"unknown          {found.unknown:,} tokens that the tokenizer cannot spell")
-    if found.changed:
-        print(f"changed          {found.changed:,} documents do not come back as they were")
+    print(f"documents        {report.documents:,}, the longest {report.longest_bytes:,} bytes")
+    print(f"bytes            {report.n_bytes:,}")
+    print(f"tokens           {report.n_tokens:,} of a vocabulary of {report.vocab_size:,}")
+    print(f"bytes per token  {report.bytes_per_token:.2f}")
+    if report.unknown:
+        print(f"unknown          {report.unknown:,} tokens that the tokenizer cannot spell")
+    if report.changed:
+        print(f"changed          {report.changed:,} documents do not come back as they were")
     print(f"duplicates       {tally.duplicates:,} ({tally.duplicate_bytes:,} bytes; {fate})")
     print(f"skipped          {tally.empty_rows:,} empty rows, {tally.other_files:,} other files")
-    print(f"content          {found.sha256[:12]}")
+    print(f"content          {report.sha256[:12]}")

@@ -78,16 +78,20 @@ def _get(arguments: argparse.Namespace) -> None:
     addresses = [datasets.address_of(dataset, part, mirror) for part in dataset.parts]
     if not arguments.json:
         _introduce(arguments.name, dataset, addresses, folder)
-    there = [
+    local_files = [
         datasets.whole(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
         for part in dataset.parts
     ]
-    missing = [part for part, found in zip(dataset.parts, there, strict=True) if found is None]
+    missing = [
+        part
+        for part, local_file in zip(dataset.parts, local_files, strict=True)
+        if local_file is None
+    ]
     _ask_if_much(missing, arguments)
     files: list[Fetched] = []
-    for part, address, found in zip(dataset.parts, addresses, there, strict=True):
-        with _watching(part.name, quiet=arguments.json or found is not None) as progress:
-            file = found or datasets.fetch(
+    for part, address, local_file in zip(dataset.parts, addresses, local_files, strict=True):
+        with _watching(part.name, quiet=arguments.json or local_file is not None) as progress:
+            file = local_file or datasets.fetch(
                 address,
                 folder / part.name,
                 n_bytes=part.n_bytes,
@@ -120,10 +124,10 @@ def _introduce(name: str, dataset: Dataset, addresses: list[str], folder: Path) 
 
 def _ask_if_much(missing: list[Part], arguments: argparse.Namespace) -> None:
     sizes = [part.n_bytes for part in missing]
-    known = sum(size for size in sizes if size is not None)
-    if arguments.yes or (known <= _MUCH and None not in sizes):
+    known_bytes = sum(size for size in sizes if size is not None)
+    if arguments.yes or (known_bytes <= _MUCH and None not in sizes):
         return
-    much = "an unknown number of bytes" if None in sizes else _size(known)
+    much = "an unknown number of bytes" if None in sizes else _size(known_bytes)
     if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise TextError(
             f"{arguments.name} is {much} to download, and there is nobody to ask: pass --yes to "
@@ -177,14 +181,14 @@ class _Tenths:
 
 
 def _said_of(file: Fetched) -> str:
-    how = {
+    checksum_note = {
         "published": "its SHA-256 is the published one",
         "server": f"its SHA-256 is the one that the server gave: {file.sha256}",
         "earlier": "its SHA-256 is that of the earlier download",
         None: f"nobody gives a checksum to compare; counted: {file.sha256}",
     }[file.checked]
     was = "is there already and whole" if file.was_there else "is there"
-    return f"{file.path} {was}: {how}"
+    return f"{file.path} {was}: {checksum_note}"
 
 
 def _command(folder: Path, dataset: Dataset) -> str:

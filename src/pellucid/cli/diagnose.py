@@ -56,9 +56,9 @@ def call(arguments: argparse.Namespace) -> ExitCode:
     """Print the findings; the exit code says whether there are any that count."""
     from pellucid.diagnosis import declare, diagnose, reaches, unsaid
 
-    said = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
+    declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
     history, is_log = _history(arguments.run, arguments.vocab_size)
-    findings = diagnose(history, declared=said, ignore=arguments.ignore)
+    findings = diagnose(history, declared=declared, ignore=arguments.ignore)
     if is_log and arguments.prove:
         raise ConfigError(
             f"{arguments.run} is a log: there is no run to fork. --prove needs the folder of a run"
@@ -109,30 +109,32 @@ def _facts(history: History, findings: list[Finding], failed: bool) -> dict[str,
         "diagnosed": history.name,
         "updates": history.losses[-1][0] if history.losses else 0,
         "failed": failed,
-        "findings": [asdict(each) for each in findings],
+        "findings": [asdict(finding) for finding in findings],
     }
 
 
 def _print_missing(missing: list[str]) -> None:
     if missing:
         print("\nwhat cannot be said from this log")
-    for each in missing:
-        print(textwrap.fill(each, _WIDTH, initial_indent="- ", subsequent_indent="  "))
+    for statement in missing:
+        print(textwrap.fill(statement, _WIDTH, initial_indent="- ", subsequent_indent="  "))
 
 
 def _print(history: History, findings: list[Finding]) -> None:
     rows, last = len(history.losses), history.losses[-1][0] if history.losses else 0
-    seen = "nothing but its config" if history.config else "no losses"
+    extent = "nothing but its config" if history.config else "no losses"
     if rows:
-        seen = f"{rows} updates" if rows >= last - 1 else f"{rows} rows up to update {last}"
+        extent = f"{rows} updates" if rows >= last - 1 else f"{rows} rows up to update {last}"
     signs = f", {len(history.signs)} vital signs" if history.signs else ", no vital signs"
-    print(textwrap.fill(f"diagnosed {history.name}: {seen}{signs}", _WIDTH, break_on_hyphens=False))
+    print(
+        textwrap.fill(f"diagnosed {history.name}: {extent}{signs}", _WIDTH, break_on_hyphens=False)
+    )
     if not findings:
         print("nothing was found")
         return
-    for each in findings:
-        print(f"\n{each.text(_WIDTH)}")
-        at = "" if each.step is None else f", first seen at update {each.step}"
-        print(f"  confidence: {each.confidence:.0%}{at}")
+    for finding in findings:
+        print(f"\n{finding.text(_WIDTH)}")
+        at = "" if finding.step is None else f", first seen at update {finding.step}"
+        print(f"  confidence: {finding.confidence:.0%}{at}")
     count = f"{len(findings)} findings" if len(findings) > 1 else "1 finding"
     print(f"\n{count}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")

@@ -76,20 +76,20 @@ def _chosen(arguments: argparse.Namespace) -> tuple[str, Run]:
     Raises:
         ConfigError: neither a preset nor a run; or a run and a config.
     """
-    what: str = arguments.what or "nano"
+    name: str = arguments.what or "nano"
     if arguments.config is not None:
-        if what not in PRESETS:
+        if name not in PRESETS:
             raise ConfigError(
-                f"{what} with --config {arguments.config}: a config stands on a preset; name one, "
+                f"{name} with --config {arguments.config}: a config stands on a preset; name one, "
                 "leave it out, or draw the run with --set"
             )
         from pellucid.runs.choose import choose
 
-        run = choose(preset=what, config_file=arguments.config, settings=arguments.set)
+        run = choose(preset=name, config_file=arguments.config, settings=arguments.set)
         return Path(arguments.config).stem, run
-    if what in PRESETS:
-        return what, run_from_table({"base": what}, find, arguments.set)
-    return _of_a_run(what, arguments.set)
+    if name in PRESETS:
+        return name, run_from_table({"base": name}, find, arguments.set)
+    return _of_a_run(name, arguments.set)
 
 
 def _of_a_run(path: str, settings: list[str]) -> tuple[str, Run]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pellucid.runs.embedding import Vectors
 
 #: How many numbers of a vector are shown to people.
-_SHOWN = 8
+_PREVIEW_NUMBERS = 8
 
 
 def add_to(verbs: Any) -> None:
@@ -64,22 +64,22 @@ def call(arguments: argparse.Namespace) -> None:
         normalise=not arguments.no_normalise,
         force=arguments.force,
     )
-    like = vectors[len(texts) :]
+    query_vectors = vectors[len(texts) :]
     vectors = vectors[: len(texts)]
     if arguments.out is not None:
         _save(Path(arguments.out), vectors)
     if arguments.json:
-        print_json(_facts(texts, vectors, like, arguments))
+        print_json(_facts(texts, vectors, query_vectors, arguments))
         return
     vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
     print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
     if arguments.like is not None:
-        for one in runs.ranked(vectors, like):
-            print(f"{one.cosine:>8.4f}  {line(texts[one.text])}")
+        for neighbour in runs.ranked(vectors, query_vectors):
+            print(f"{neighbour.cosine:>8.4f}  {line(texts[neighbour.text])}")
     elif len(texts) > 1:
         _print_neighbours(texts, vectors)
     else:
-        print(" ".join(f"{number:.4f}" for number in vectors[0, :_SHOWN]), "...")
+        print(" ".join(f"{number:.4f}" for number in vectors[0, :_PREVIEW_NUMBERS]), "...")
         print("\nall of them: --json, or --out FILE.npy")
 
 
@@ -94,7 +94,7 @@ def _save(file: Path, vectors: Vectors) -> None:
 
 
 def _facts(
-    texts: list[str], vectors: Vectors, like: Vectors, arguments: argparse.Namespace
+    texts: list[str], vectors: Vectors, query_vectors: Vectors, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     from pellucid import runs
 
@@ -107,11 +107,11 @@ def _facts(
         facts["file"] = arguments.out
     if arguments.like is not None:
         facts["like"] = arguments.like
-        for rank, one in enumerate(runs.ranked(vectors, like), start=1):
-            rows[one.text] |= {"cosine": one.cosine, "rank": rank}
+        for rank, neighbour in enumerate(runs.ranked(vectors, query_vectors), start=1):
+            rows[neighbour.text] |= {"cosine": neighbour.cosine, "rank": rank}
     elif len(texts) > 1:
-        for one in runs.neighbours(vectors):
-            rows[one.text] |= {"nearest": one.nearest, "cosine": one.cosine}
+        for neighbour in runs.neighbours(vectors):
+            rows[neighbour.text] |= {"nearest": neighbour.nearest, "cosine": neighbour.cosine}
     return facts | {"texts": rows}
 
 
@@ -120,5 +120,6 @@ def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
 
     width = min(WIDTH, max(4, *(len(line(text)) for text in texts)))
     print(f"{'text':<{width}}  {'cosine':>7}  nearest")
-    for one in runs.neighbours(vectors):
-        print(f"{line(texts[one.text]):<{width}}  {one.cosine:>7.4f}  {line(texts[one.nearest])}")
+    for neighbour in runs.neighbours(vectors):
+        text, nearest = line(texts[neighbour.text]), line(texts[neighbour.nearest])
+        print(f"{text:<{width}}  {neighbour.cosine:>7.4f}  {nearest}")

@@ -51,26 +51,26 @@ def call(arguments: argparse.Namespace) -> None:
         _list(textbook.topics(), as_json=arguments.json)
         return
     words = " ".join(arguments.name)
-    found = textbook.look_up(words)
-    if isinstance(found, tuple):
-        _list({words: found}, as_json=arguments.json)
-    elif isinstance(found, textbook.Misnomer):
-        _correct(found, as_json=arguments.json)
+    match = textbook.look_up(words)
+    if isinstance(match, tuple):
+        _list({words: match}, as_json=arguments.json)
+    elif isinstance(match, textbook.Misnomer):
+        _correct(match, as_json=arguments.json)
     else:
-        _show(found, as_json=arguments.json)
+        _show(match, as_json=arguments.json)
 
 
 def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
     from pellucid import textbook
 
-    said = {
+    statements = {
         topic: {name: textbook.entry(name).says for name in names}
         for topic, names in topics.items()
     }
     if as_json:
-        print_json(said)
+        print_json(statements)
         return
-    for topic, sentences in said.items():
+    for topic, sentences in statements.items():
         print(topic)
         for name, says in sentences.items():
             print(f"  {name:<34}{textwrap.shorten(says, _width() - 36, placeholder=' …')}")
@@ -83,7 +83,9 @@ def _show(entry: Entry, *, as_json: bool) -> None:
     if as_json:
         facts = asdict(entry)
         del facts["expressions"]
-        computed = [{"expression": each.expression, "value": each.plain} for each in examples]
+        computed = [
+            {"expression": example.expression, "value": example.plain} for example in examples
+        ]
         print_json(facts | {"examples": computed})
         return
     print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
@@ -92,9 +94,9 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         if text:
             print()
             print(_beside(word, _reflowed(text, _width() - _MARGIN)))
-    for number, each in enumerate(examples):
+    for number, example in enumerate(examples):
         print()
-        print(_beside("" if number else "computed", f">>> {each.expression}\n{each.shown}"))
+        print(_beside("" if number else "computed", f">>> {example.expression}\n{example.shown}"))
 
 
 def _width() -> int:

@@ -65,11 +65,13 @@ def call(arguments: argparse.Namespace) -> None:
 
         say_rows(run, arguments)
         return
-    given = [f"--{name}" for name in _OF_ROWS if getattr(arguments, name) not in (None, False, [])]
-    if given:
+    row_flags = [
+        f"--{name}" for name in _OF_ROWS if getattr(arguments, name) not in (None, False, [])
+    ]
+    if row_flags:
         raise ConfigError(
-            f"{', '.join(given)}: this run learns from a text end to end, and not from rows: leave "
-            "it out"
+            f"{', '.join(row_flags)}: this run learns from a text end to end, and not from rows: "
+            "leave it out"
         )
     if arguments.paths:
         _say_text(run, arguments)

@@ -33,14 +33,14 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("sentence", metavar="SENTENCE")
     parser.add_argument("--chapter", metavar="NAME", help="one chapter; without it they are listed")
     parser.add_argument("--all", action="store_true", help="all chapters, one after another")
-    for name, default, what in (
+    for name, default, meaning in (
         ("layer", 0, "the layer"),
         ("head", 0, "the head"),
         ("token", -1, "the token that looks; the last"),
         ("other", 0, "the token it looks at; the first"),
         ("feature", 0, "the feature that receipts are of"),
     ):
-        text = f"{what}, counted from 0 (-1 is the last)"
+        text = f"{meaning}, counted from 0 (-1 is the last)"
         parser.add_argument(f"--{name}", type=whole(), default=default, metavar="N", help=text)
     parser.add_argument(
         "--weight",
@@ -104,24 +104,24 @@ def call(arguments: argparse.Namespace) -> None:
 
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if scales:
-        before, traced = traced, traced.with_heads(scales)
+        original, traced = traced, traced.with_heads(scales)
         if arguments.chapter is None and not arguments.all:
-            _print_change(before, traced, arguments)
+            _print_change(original, traced, arguments)
             return
-    other = other_trace(arguments, run)
-    one: str = arguments.chapter or ""
-    names = [entry.id for entry in CHAPTERS] if arguments.all else [one]
+    comparison = other_trace(arguments, run)
+    chapter_name: str = arguments.chapter or ""
+    names = [entry.id for entry in CHAPTERS] if arguments.all else [chapter_name]
     if arguments.json:
-        told = [
-            _plain(traced, name, _place(arguments), other, alone=not arguments.all)
+        chapters = [
+            _plain(traced, name, _place(arguments), comparison, alone=not arguments.all)
             for name in names
         ]
-        print_json(told if arguments.all else told[0])
+        print_json(chapters if arguments.all else chapters[0])
         return
     for number, name in enumerate(names):
         if number:
             print("\n" + "-" * 80 + "\n")
-        _print_chapter(traced, name, _place(arguments), other, alone=not arguments.all)
+        _print_chapter(traced, name, _place(arguments), comparison, alone=not arguments.all)
 
 
 def _place(arguments: argparse.Namespace) -> Place:
@@ -142,7 +142,7 @@ def _place(arguments: argparse.Namespace) -> Place:
 
 
 def _print_chapter(
-    trace: Trace, name: str, place: Place, other: Trace | None = None, *, alone: bool
+    trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
 ) -> None:
     from pellucid.cli.chapter import lines_of
     from pellucid.explain.chapters import tell
@@ -150,7 +150,7 @@ def _print_chapter(
 
     chosen = settled(trace, place)
     try:
-        chapter = tell(trace, name, place, other)
+        chapter = tell(trace, name, place, comparison)
     except PellucidError as error:
         if alone:
             raise
@@ -161,7 +161,7 @@ def _print_chapter(
 
 
 def _plain(
-    trace: Trace, name: str, place: Place, other: Trace | None = None, *, alone: bool
+    trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
 ) -> dict[str, Any]:
     from pellucid.explain.chapters import tell
     from pellucid.explain.places import settled
@@ -169,7 +169,7 @@ def _plain(
 
     settled(trace, place)  # a place that there is not is refused for all chapters
     try:
-        return plain_chapter(tell(trace, name, place, other))
+        return plain_chapter(tell(trace, name, place, comparison))
     except PellucidError as error:
         if alone:
             raise
@@ -177,36 +177,38 @@ def _plain(
 
 
 def _scale(word: str) -> tuple[str, HeadScale]:
-    head, given, scale = word.partition("=")
+    head, equals, scale = word.partition("=")
     if scale == "mean":
         return head, "mean"
     try:
-        return head, float(scale) if given else 0.0
+        return head, float(scale) if equals else 0.0
     except ValueError:
         raise ConfigError(
             f"--without {word}: {scale!r} is no number; write L2.H1=0.5 or L2.H1=mean"
         ) from None
 
 
-def _print_change(before: Trace, after: Trace, arguments: argparse.Namespace) -> None:
+def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace) -> None:
     """What changed at the chosen token."""
     from pellucid.explain.ablation import change
     from pellucid.explain.places import settled
     from pellucid.explain.receipts.ends import piece
 
-    token = settled(before, _place(arguments)).token
-    found = change(before, after, token)
+    token = settled(original, _place(arguments)).token
+    difference = change(original, ablated, token)
     if arguments.json:
-        print_json(asdict(found))
+        print_json(asdict(difference))
         return
     heads = ", ".join(arguments.without)
-    print(f"without {heads}, after token {before.pieces(before.side)[token]!r} ({token}):\n")
+    print(f"without {heads}, after token {original.pieces(original.side)[token]!r} ({token}):\n")
     print(f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}")
-    for word, one, other in zip(found.words, found.before, found.after, strict=True):
-        name = _cut(piece(before, word), 18)
-        print(f"  {name:<18} {one:>9.4f} {other:>9.4f} {other - one:>+9.4f}")
-    said = "" if found.loss is None else f"; the loss changed by {found.loss:+.6f}"
-    print(f"\nKL(before, after) {found.kl:.6f} nats here{said}")
+    for word, p_before, p_after in zip(
+        difference.words, difference.before, difference.after, strict=True
+    ):
+        name = _cut(piece(original, word), 18)
+        print(f"  {name:<18} {p_before:>9.4f} {p_after:>9.4f} {p_after - p_before:>+9.4f}")
+    loss_text = "" if difference.loss is None else f"; the loss changed by {difference.loss:+.6f}"
+    print(f"\nKL(before, after) {difference.kl:.6f} nats here{loss_text}")
 
 
 def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
@@ -245,8 +247,8 @@ def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[s
 
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if arguments.json:
-        told = _plain(traced, "tokens", _place(arguments), alone=True)
-        print_json({"tokens": told, "chapters": chapters})
+        tokens = _plain(traced, "tokens", _place(arguments), alone=True)
+        print_json({"tokens": tokens, "chapters": chapters})
         return
     _print_chapter(traced, "tokens", _place(arguments), alone=True)
     print("\nchapters, for --chapter (or --all):")

@@ -53,13 +53,13 @@ def call(arguments: argparse.Namespace) -> None:
             }
         )
         return
-    several = len(filling.masks) > 1
+    many_masks = len(filling.masks) > 1
     for number, mask in enumerate(filling.masks, start=1):
-        if several:
+        if many_masks:
             print(f"mask {number}, token {mask.position}")
-        for one in mask.likeliest:
-            print(f"{one.probability:>10.4f}  {one.token!r}")
+        for candidate in mask.likeliest:
+            print(f"{candidate.probability:>10.4f}  {candidate.token!r}")
         print()
     print(filling.filled)
-    if several:
+    if many_masks:
         print("\neach mask was filled by itself, the others still masked")

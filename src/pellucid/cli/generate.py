@@ -66,7 +66,7 @@ def call(arguments: argparse.Namespace) -> None:
     """Write on standard output: the prompt and how it goes on, or what is made of the source."""
     from pellucid import runs
 
-    how = beams_from(arguments) or _sampling(arguments)
+    decoding = beams_from(arguments) or _sampling(arguments)
     prompts: list[str] = [*arguments.texts, *(arguments.prompt or [])]
     talking = not prompts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
     if not prompts and not talking:
@@ -74,35 +74,35 @@ def call(arguments: argparse.Namespace) -> None:
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
     logprobs, force = arguments.logprobs, arguments.force
     if talking:
-        _converse(run, how, logprobs=logprobs, force=force)
+        _converse(run, decoding, logprobs=logprobs, force=force)
     elif arguments.json:
-        print_facts(run, prompts, how, logprobs=logprobs, say=sayer(run), force=force)
+        print_facts(run, prompts, decoding, logprobs=logprobs, say=sayer(run), force=force)
     else:
-        _print(run, prompts, how, logprobs=logprobs, force=force)
+        _print(run, prompts, decoding, logprobs=logprobs, force=force)
 
 
 def _sampling(arguments: argparse.Namespace) -> Sampling:
     from pellucid.generation import Sampling
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    choices = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if arguments.greedy:
-        given["temperature"] = 0.0
-    return Sampling(max_new_tokens=arguments.max_new_tokens, stop=tuple(arguments.stop), **given)
+        choices["temperature"] = 0.0
+    return Sampling(max_new_tokens=arguments.max_new_tokens, stop=tuple(arguments.stop), **choices)
 
 
 def _print(
-    run: Run, prompts: list[str], how: Sampling | Beams, *, logprobs: bool, force: bool
+    run: Run, prompts: list[str], decoding: Sampling | Beams, *, logprobs: bool, force: bool
 ) -> None:
     from pellucid.generation import Sampling
 
-    if isinstance(how, Sampling) and len(prompts) == 1 and not logprobs:
-        write(run, prompts[0], how, sayer(run), force=force)
+    if isinstance(decoding, Sampling) and len(prompts) == 1 and not logprobs:
+        write(run, prompts[0], decoding, sayer(run), force=force)
     else:
-        print_texts(run, prompts, how, logprobs=logprobs, say=sayer(run), force=force)
+        print_texts(run, prompts, decoding, logprobs=logprobs, say=sayer(run), force=force)
 
 
-def _converse(run: Run, how: Sampling | Beams, *, logprobs: bool, force: bool) -> None:
+def _converse(run: Run, decoding: Sampling | Beams, *, logprobs: bool, force: bool) -> None:
     from dataclasses import replace
 
     from pellucid.generation import Sampling
@@ -118,12 +118,12 @@ def _converse(run: Run, how: Sampling | Beams, *, logprobs: bool, force: bool) -
             break
         if not prompt:
             break
-        if isinstance(how, Sampling):
-            now = replace(how, seed=(how.seed + turn) % 2**63)
+        if isinstance(decoding, Sampling):
+            turn_sampling = replace(decoding, seed=(decoding.seed + turn) % 2**63)
             if not logprobs:
-                write(run, prompt, now, say, force=force)
+                write(run, prompt, turn_sampling, say, force=force)
             else:
-                print_texts(run, [prompt], now, logprobs=True, say=say, force=force)
+                print_texts(run, [prompt], turn_sampling, logprobs=True, say=say, force=force)
         else:
-            print_texts(run, [prompt], how, logprobs=logprobs, say=say, force=force)
+            print_texts(run, [prompt], decoding, logprobs=logprobs, say=say, force=force)
         turn += 1

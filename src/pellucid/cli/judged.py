@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pellucid.training import HeldOut
 
 #: So many of the texts that were written are shown; all of them are in the JSON.
-_SHOWN = 3
+_MAX_SHOWN = 3
 #: Titles stand in so many columns.
 _TITLE = 28
 
@@ -35,36 +35,36 @@ def say_rows(run: Run, arguments: argparse.Namespace) -> None:
             f"--field {arguments.field}: rows have several fields; say --columns "
             f"NAME={arguments.field}"
         )
-    found = runs.evaluate_rows(
+    evaluation = runs.evaluate_rows(
         run,
         arguments.paths,
-        columns=[name for given in arguments.columns for name in given.split(",")],
+        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
         reward=arguments.reward,
         limit=arguments.limit,
         beams=_beams(arguments),
     )
     if arguments.json:
-        print_json(_facts(found))
+        print_json(_facts(evaluation))
         return
-    for each in found.said:
-        print(each)
-    _say(found.held_out, found.compared or {})
-    if found.classified is not None:
-        _say_classes(found.classified)
-    if found.written:
-        _say_written(found)
+    for note in evaluation.said:
+        print(note)
+    _say(evaluation.held_out, evaluation.compared or {})
+    if evaluation.classified is not None:
+        _say_classes(evaluation.classified)
+    if evaluation.written:
+        _say_written(evaluation)
 
 
 def say_held_out(run: Run, arguments: argparse.Namespace) -> None:
     """How a run of any objective did on what it kept out of training."""
     from pellucid import runs
 
-    found = runs.evaluate_held_out(run, reward=arguments.reward)
+    held_out = runs.evaluate_held_out(run, reward=arguments.reward)
     if arguments.json:
-        print_json(_of(found))
+        print_json(_of(held_out))
         return
     print("the run's own held-out text")
-    _say(found, {})
+    _say(held_out, {})
 
 
 def _beams(arguments: argparse.Namespace) -> Beams | None:
@@ -79,66 +79,75 @@ def _beams(arguments: argparse.Namespace) -> Beams | None:
     return None
 
 
-def _say(found: HeldOut, compared: Mapping[str, float]) -> None:
+def _say(held_out: HeldOut, compared: Mapping[str, float]) -> None:
     from pellucid.display.names import in_order, nats_per
 
     print()
-    print(f"{'loss':<{_TITLE}} {found.loss_nats:8.4f} {nats_per(found.unit)}")
-    for measured, value in in_order([*found.measures.items(), *compared.items()]):
+    print(f"{'loss':<{_TITLE}} {held_out.loss_nats:8.4f} {nats_per(held_out.unit)}")
+    for measured, value in in_order([*held_out.measures.items(), *compared.items()]):
         print(f"{measured.title:<{_TITLE}} {measured.number(value):>8} {measured.unit}".rstrip())
-    print(f"{'over':<{_TITLE}} {found.over:8,} {found.unit}")
+    print(f"{'over':<{_TITLE}} {held_out.over:8,} {held_out.unit}")
 
 
-def _say_classes(found: Classified) -> None:
+def _say_classes(classified: Classified) -> None:
     from pellucid.display.tables import class_table, confusion_table
 
     print()
-    rows = [(c.name, c.precision, c.recall, c.f1, c.texts) for c in found.classes]
+    rows = [(c.name, c.precision, c.recall, c.f1, c.texts) for c in classified.classes]
     print("\n".join(class_table(rows)))
-    if found.confusion is not None:
+    if classified.confusion is not None:
         print()
-        print("\n".join(confusion_table([c.name for c in found.classes], found.confusion.tolist())))
+        print(
+            "\n".join(
+                confusion_table([c.name for c in classified.classes], classified.confusion.tolist())
+            )
+        )
 
 
-def _say_written(found: RowsEvaluation) -> None:
-    n_references = sum(len(each.references) for each in found.written)
-    print(f"{'written':<{_TITLE}} {len(found.written):8,} texts; {n_references:,} to compare with")
-    for each in found.written[:: max(1, len(found.written) // _SHOWN)][:_SHOWN]:
+def _say_written(evaluation: RowsEvaluation) -> None:
+    n_references = sum(len(output.references) for output in evaluation.written)
+    n_texts = len(evaluation.written)
+    print(f"{'written':<{_TITLE}} {n_texts:8,} texts; {n_references:,} to compare with")
+    for output in evaluation.written[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
         print()
-        print(f"  {'given':<8} {line(each.given)}")
-        print(f"  {'written':<8} {line(each.text)}")
-        for reference in each.references[:_SHOWN]:
+        print(f"  {'given':<8} {line(output.given)}")
+        print(f"  {'written':<8} {line(output.text)}")
+        for reference in output.references[:_MAX_SHOWN]:
             print(f"  {'right':<8} {line(reference)}")
 
 
-def _of(found: HeldOut) -> dict[str, Any]:
+def _of(held_out: HeldOut) -> dict[str, Any]:
     return {
-        "loss_nats": found.loss_nats,
-        **found.measures,
-        "over": found.over,
-        "unit": found.unit,
+        "loss_nats": held_out.loss_nats,
+        **held_out.measures,
+        "over": held_out.over,
+        "unit": held_out.unit,
     }
 
 
-def _facts(found: RowsEvaluation) -> dict[str, Any]:
-    facts = {"examples": found.examples, **_of(found.held_out), "data": list(found.said)}
-    if found.classified is not None:
-        matrix = found.classified.confusion
+def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
+    facts = {
+        "examples": evaluation.examples,
+        **_of(evaluation.held_out),
+        "data": list(evaluation.said),
+    }
+    if evaluation.classified is not None:
+        matrix = evaluation.classified.confusion
         facts["classes"] = [
             {
-                "name": each.name,
-                "precision": each.precision,
-                "recall": each.recall,
-                "f1": each.f1,
-                "texts": each.texts,
+                "name": class_measures.name,
+                "precision": class_measures.precision,
+                "recall": class_measures.recall,
+                "f1": class_measures.f1,
+                "texts": class_measures.texts,
             }
-            for each in found.classified.classes
+            for class_measures in evaluation.classified.classes
         ]
         facts["confusion"] = None if matrix is None else matrix.tolist()
-    if found.compared is not None:
-        facts |= found.compared
+    if evaluation.compared is not None:
+        facts |= evaluation.compared
         facts["written"] = [
-            {"given": each.given, "text": each.text, "references": list(each.references)}
-            for each in found.written
+            {"given": output.given, "text": output.text, "references": list(output.references)}
+            for output in evaluation.written
         ]
     return facts

@@ -34,14 +34,14 @@ def _curves(film: Film, ink: Ink) -> list[str]:
     if film.chosen is None:
         return []
     first = max(0, min(film.chosen - _CURVES // 2, len(film.names) - _CURVES))
-    shown = range(first, min(first + _CURVES, len(film.names)))
+    places = range(first, min(first + _CURVES, len(film.names)))
     lines = [f"  p of each token that came, update {film.steps[0]:,} to {film.steps[-1]:,}"]
-    for place in shown:
+    for place in places:
         mark = ">" if place == film.chosen else " "
         lines.append(f"  {mark} {_curve(repr(film.names[place]), film.curves[place], ink)}")
     lines.append(f"    {_curve('loss, nats', film.losses, ink)}")
-    part = f"; tokens {first + 1} to {first + len(shown)} of {len(film.names)}"
-    part = part if len(shown) < len(film.names) else ""
+    part = f"; tokens {first + 1} to {first + len(places)} of {len(film.names)}"
+    part = part if len(places) < len(film.names) else ""
     lines.append(f"    each line from its least to its most, a mark a snapshot{part}")
     return [*lines, ""]
 
@@ -51,8 +51,8 @@ def _curve(name: str, series: Sequence[float], ink: Ink) -> str:
     patch = -(-len(series) // _LONG)
     means = [sum(part) / len(part) for part in _parts(series, patch)]
     marks = "".join(ink.steps[round((x - low) / span * (len(ink.steps) - 1))] for x in means)
-    said = f"{number(series[0])} to {number(series[-1])}"
-    return f"{fitted(visible(name), 14)} {marks:<{_LONG}} {said}"
+    ends = f"{number(series[0])} to {number(series[-1])}"
+    return f"{fitted(visible(name), 14)} {marks:<{_LONG}} {ends}"
 
 
 def _parts(series: Sequence[float], size: int) -> list[Sequence[float]]:
@@ -64,11 +64,11 @@ def _ladder(film: Film, ink: Ink) -> list[str]:
     rows: list[tuple[str | float | int, ...]] = []
     for at in moments(len(film.steps)):
         word, p, target, norm = film.rungs[at][-1]
-        said = [
+        cells = [
             word if p is not None else "–",
             *("–" if x is None else number(x) for x in (p, target)),
         ]
-        rows.append((film.steps[at], *said, norm))
+        rows.append((film.steps[at], *cells, norm))
     title = f"{film.title}, after the last layer; --json has every layer and snapshot"
     columns = ("update", "likeliest", "p", "p of what came", "length of the stream")
     return drawn(Table(title=title, columns=columns, rows=tuple(rows)), ink)
@@ -77,13 +77,13 @@ def _ladder(film: Film, ink: Ink) -> list[str]:
 def _row(picture: Frames, ink: Ink, row: int, column: int) -> list[str]:
     """What one query looks at, at a few moments."""
     at = min(row // picture.patch, len(picture.rows) - 1)
-    shown = moments(len(picture.steps))
-    values = tuple(tuple(shade / 255 for shade in picture.frames[n][at]) for n in shown)
+    snapshots = moments(len(picture.steps))
+    values = tuple(tuple(shade / 255 for shade in picture.frames[n][at]) for n in snapshots)
     still = Matrix(
         title=fitted(
             f"{picture.title.partition(':')[0]}: row {visible(repr(picture.rows[at]))}", WIDTH - 2
         ),
-        rows=tuple(f"after {picture.steps[n]:,}" for n in shown),
+        rows=tuple(f"after {picture.steps[n]:,}" for n in snapshots),
         columns=picture.columns,
         values=values,
         scale="sequential",

@@ -46,9 +46,9 @@ def number(least: float = -_FAR, most: float = _FAR, why: str = "") -> Callable[
     return read
 
 
-def _refuse_outside(value: float, least: float, most: float, why: str) -> None:
-    if not least <= value <= most:
-        bound = f"at least {least:,}" if value < least else f"at most {most:,}"
+def _refuse_outside(value: float, minimum: float, maximum: float, why: str) -> None:
+    if not minimum <= value <= maximum:
+        bound = f"at least {minimum:,}" if value < minimum else f"at most {maximum:,}"
         reason = f": {why}" if why else ""
         raise _refused(f"{bound}, was {short(value)}{reason}")
 

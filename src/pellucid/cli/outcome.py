@@ -107,14 +107,14 @@ def words_of_vitals(result: Result, folder: str) -> list[str]:
     """What was seen of the five equations, and what it took to see it."""
     if not result.gravest:
         return []
-    now = result.facts["vitals"]
-    found = [
-        f"{name} {'is' if now[name] == word else 'was'} {word}"
+    current = result.facts["vitals"]
+    abnormal = [
+        f"{name} {'is' if current[name] == word else 'was'} {word}"
         for name, word in result.gravest.items()
         if word not in ("", "calm")
     ]
-    lines = [f"vital signs: {', '.join(found) or 'calm throughout'}", result.watching]
-    if found:
+    lines = [f"vital signs: {', '.join(abnormal) or 'calm throughout'}", result.watching]
+    if abnormal:
         lines += [
             "what is behind it, and the rules of the words",
             f"    pellucid diagnose {folder}",
@@ -143,7 +143,7 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
     """What can be done with a run; first what it was trained for."""
     from pellucid import config
 
-    said = _word(str(facts.get("sentence", run.config.training.sentence)))
+    quoted_sentence = _word(str(facts.get("sentence", run.config.training.sentence)))
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
         case config.MaskedTokens():
@@ -151,18 +151,18 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
             sentence = shlex.quote(f"{run.config.training.sentence} {mask}")
             return [f"pellucid fill {folder} {sentence}", evaluate]
         case config.SequenceToSequence():
-            return [f"pellucid translate {folder} {said}", evaluate]
+            return [f"pellucid translate {folder} {quoted_sentence}", evaluate]
         case config.SpanCorruption():
             tune = f"pellucid train --objective seq2seq --from {folder} PATH"
             return [tune, f"pellucid evaluate {folder}"]
         case config.Classification():
-            return [f"pellucid classify {folder} {said}", evaluate]
+            return [f"pellucid classify {folder} {quoted_sentence}", evaluate]
         case config.SupervisedFineTuning() | config.DirectPreference() | config.PolicyGradient():
-            return [f"pellucid answer {folder} {said}", evaluate]
+            return [f"pellucid answer {folder} {quoted_sentence}", evaluate]
         case config.NextToken() | config.Distillation():
             return [
-                f"pellucid generate {folder} --prompt {said}",
-                f"pellucid explain {folder} {said}",
+                f"pellucid generate {folder} --prompt {quoted_sentence}",
+                f"pellucid explain {folder} {quoted_sentence}",
                 evaluate,
             ]
 

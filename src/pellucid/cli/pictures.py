@@ -62,13 +62,13 @@ def number(x: float) -> str:
 def _tokens(picture: Tokens, ink: Ink) -> list[str]:
     """Cells beside each other: place, token, id; and a number with its shade where there is one."""
     first = 1 if picture.values and len(picture.values) == len(picture.pieces) else 0
-    most = max((abs(x) for x in picture.values), default=0.0)
+    largest = max((abs(x) for x in picture.values), default=0.0)
     cells: list[str] = []
     for place, (piece, token_id) in enumerate(zip(picture.pieces, picture.ids, strict=True)):
         end = f"{token_id}"
         if picture.values:
             x = picture.values[place]
-            end = f"{_shade(x, most, ink)}{x:.2f}"
+            end = f"{_shade(x, largest, ink)}{x:.2f}"
         cells.append(f"{place + first:>4} {fitted(repr(piece), 12)} {end:>6} ")
     lines = _beside(cells)
     if len(lines) > _LINES:
@@ -81,68 +81,72 @@ def _matrix(picture: Matrix, ink: Ink, row: int, column: int) -> list[str]:
     signed = picture.scale == "diverging"
     wide = 5 if signed else 4
     fits = (WIDTH - 2 - _LABEL) // wide
-    left = _start(column - picture.first_column, len(picture.columns), fits)
-    top = _start(row - picture.first_row, len(picture.rows), _LINES)
-    across = range(left, min(left + fits, len(picture.columns)))
-    down = range(top, min(top + _LINES, len(picture.rows)))
-    seen = [abs(x) for i in down for j in across if (x := picture.values[i][j]) is not None]
-    most = max(seen, default=0.0)
-    unit = _unit(most, signed=signed)
-    numbered = range(picture.first_column + left, picture.first_column + left + len(across))
+    start_column = _start(column - picture.first_column, len(picture.columns), fits)
+    start_row = _start(row - picture.first_row, len(picture.rows), _LINES)
+    across = range(start_column, min(start_column + fits, len(picture.columns)))
+    down = range(start_row, min(start_row + _LINES, len(picture.rows)))
+    magnitudes = [abs(x) for i in down for j in across if (x := picture.values[i][j]) is not None]
+    largest = max(magnitudes, default=0.0)
+    unit = _unit(largest, signed=signed)
+    numbered = range(
+        picture.first_column + start_column, picture.first_column + start_column + len(across)
+    )
     margin = " " * (2 + _LABEL)
     names = "".join(" " + fitted(_bare(picture.columns[j]), wide - 1) for j in across)
     lines = [f"{margin}{names}".rstrip()]
     if picture.address:
         lines.insert(0, margin + "".join(f"{place:>{wide}}" for place in numbered))
     for i in down:
-        cells = "".join(_cell(picture.values[i][j], wide, most, unit, ink) for j in across)
+        cells = "".join(_cell(picture.values[i][j], wide, largest, unit, ink) for j in across)
         place = f"{i + picture.first_row:>3} " if picture.address else ""
         lines.append(f"  {fitted(place + _bare(picture.rows[i]), _LABEL)}{cells}".rstrip())
-    said = [f"cells in units of {unit:g}"]
+    notes = [f"cells in units of {unit:g}"]
     if len(across) < len(picture.columns) or len(down) < len(picture.rows):
-        said.append(f"a part of {len(picture.rows)} x {len(picture.columns)}")
+        notes.append(f"a part of {len(picture.rows)} x {len(picture.columns)}")
     if picture.pooled:
-        said.append(picture.pooled)
-    return [*lines, f"    {'; '.join(said)}"]
+        notes.append(picture.pooled)
+    return [*lines, f"    {'; '.join(notes)}"]
 
 
-def _cell(x: float | None, wide: int, most: float, unit: float, ink: Ink) -> str:
+def _cell(x: float | None, wide: int, largest: float, unit: float, ink: Ink) -> str:
     if x is None:
         return f"{ink.hidden:>{wide}}"
-    return f"{_shade(x, most, ink)}{round(x / unit):>{wide - 1}}"
+    return f"{_shade(x, largest, ink)}{round(x / unit):>{wide - 1}}"
 
 
-def _unit(most: float, *, signed: bool) -> float:
+def _unit(largest: float, *, signed: bool) -> float:
     """A power of ten in which the largest has two or three digits: shares are hundredths."""
-    if most <= 0 or not math.isfinite(most):
+    if largest <= 0 or not math.isfinite(largest):
         return 1.0
     limit = 999.4 if signed else 100.4
-    return 10.0 ** math.ceil(math.log10(most / limit))
+    return 10.0 ** math.ceil(math.log10(largest / limit))
 
 
 def _bars(picture: Bars, ink: Ink) -> list[str]:
-    most = max((abs(x) for x in picture.values), default=0.0)
+    largest = max((abs(x) for x in picture.values), default=0.0)
     pairs = list(zip(picture.names, picture.values, strict=True))
     if len(pairs) > _BARS and max(map(cell_len, picture.names)) <= 4:
-        return _beside([f"{name:>5} {_shade(x, most, ink)}{x:>+8.3f}  " for name, x in pairs])
+        return _beside([f"{name:>5} {_shade(x, largest, ink)}{x:>+8.3f}  " for name, x in pairs])
     width = min(26, max((cell_len(visible(name)) for name in picture.names), default=0))
-    lines = [_bar(name, x, most, width, ink) for name, x in pairs[:_LINES]]
+    lines = [_bar(name, x, largest, width, ink) for name, x in pairs[:_LINES]]
     if len(pairs) > _LINES:
-        left = math.fsum(x for _, x in pairs[_LINES:])
-        lines.append(f"    {len(pairs) - _LINES} more, together {number(left)}; --json has them")
+        remainder = math.fsum(x for _, x in pairs[_LINES:])
+        lines.append(
+            f"    {len(pairs) - _LINES} more, together {number(remainder)}; --json has them"
+        )
     if picture.rest is not None:
         lines.append(f"    all others together {number(picture.rest)}")
     return lines
 
 
-def _bar(name: str, x: float, most: float, width: int, ink: Ink) -> str:
-    length = round(32 * abs(x) / most) if most > 0 else 0
+def _bar(name: str, x: float, largest: float, width: int, ink: Ink) -> str:
+    length = round(32 * abs(x) / largest) if largest > 0 else 0
     bar = (ink.full if x >= 0 else ink.negative) * length
     return f"    {fitted(visible(name), width)} {number(x):>10} {bar}".rstrip()
 
 
 def _table(picture: Table) -> list[str]:
-    rows = [tuple(_said(cell) for cell in row) for row in picture.rows[:_LINES]]
+    rows = [tuple(_format_cell(cell) for cell in row) for row in picture.rows[:_LINES]]
     widths = [
         max(cell_len(text) for text in texts) for texts in zip(picture.columns, *rows, strict=True)
     ]
@@ -159,11 +163,11 @@ def _table(picture: Table) -> list[str]:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], lefts: Sequence[bool]) -> str:
-    made: list[str] = []
-    for cell, width, left in zip(cells, widths, lefts, strict=True):
+    parts: list[str] = []
+    for cell, width, is_left in zip(cells, widths, lefts, strict=True):
         text = fitted(cell, width)
-        made.append(text if left else " " * (width - cell_len(text.rstrip())) + text.rstrip())
-    return ("    " + "  ".join(made)).rstrip()
+        parts.append(text if is_left else " " * (width - cell_len(text.rstrip())) + text.rstrip())
+    return ("    " + "  ".join(parts)).rstrip()
 
 
 def _curves(picture: Lines, ink: Ink) -> list[str]:
@@ -198,17 +202,17 @@ def _start(chosen: int, count: int, fits: int) -> int:
     return max(0, min(chosen - fits + 1, count - fits)) if chosen >= fits else 0
 
 
-def _shade(x: float, most: float, ink: Ink) -> str:
-    if not most:
+def _shade(x: float, largest: float, ink: Ink) -> str:
+    if not largest:
         return ink.shades[0]
-    return ink.shades[math.ceil(min(1.0, abs(x) / most) * (len(ink.shades) - 1) - 0.5)]
+    return ink.shades[math.ceil(min(1.0, abs(x) / largest) * (len(ink.shades) - 1) - 0.5)]
 
 
 def _bare(text: str) -> str:
     return visible(text.strip() or "␠")
 
 
-def _said(cell: str | float | int) -> str:
+def _format_cell(cell: str | float | int) -> str:
     if isinstance(cell, str):
         return visible(cell)
     return f"{cell:,}" if isinstance(cell, int) else number(cell)

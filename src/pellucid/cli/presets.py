@@ -80,15 +80,15 @@ def _list(arguments: argparse.Namespace) -> None:
 def _list_objectives(*, as_json: bool) -> None:
     """The names that --objective takes, with what each learns, from what, and its preset."""
     if as_json:
-        print_json({name: _said(goal) for name, goal in GOALS.items()})
+        print_json({name: _describe_goal(goal) for name, goal in GOALS.items()})
         return
     for name, goal in GOALS.items():
-        said = _said(goal)
-        print(f"{name:<16} {said['learns']}")
-        print(f"{'':<16} from {said['from']}; preset {said['preset']}")
+        description = _describe_goal(goal)
+        print(f"{name:<16} {description['learns']}")
+        print(f"{'':<16} from {description['from']}; preset {description['preset']}")
 
 
-def _said(goal: Goal) -> dict[str, str]:
+def _describe_goal(goal: Goal) -> dict[str, str]:
     data = " or ".join(kind.__name__ for kind in data_for(goal.objective))
     kind = type(goal.objective).__name__
     return {"learns": goal.what, "kind": kind, "from": data, "preset": goal.preset}
@@ -126,7 +126,10 @@ def _diff(arguments: argparse.Namespace) -> None:
         return
     _print_table(
         ("", arguments.left, arguments.right),
-        [(path, str(left), str(right)) for path, (left, right) in differences.items()],
+        [
+            (path, str(left_value), str(right_value))
+            for path, (left_value, right_value) in differences.items()
+        ],
     )
 
 
@@ -146,7 +149,7 @@ def _count(arguments: argparse.Namespace) -> None:
                 "flops_by_part": {row.part: row.forward + row.backward for row in flops},
                 "memory_bytes": sum(row.n_bytes for row in bytes_needed),
                 "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
-                "growth_by_part": {row.part: _told(row) for row in grows},
+                "growth_by_part": {row.part: _growth_facts(row) for row in grows},
             }
         )
         return
@@ -183,18 +186,18 @@ def _print_growth(grows: Sequence[GrowthRow]) -> None:
         print(f"  FLOPs of a layer over a text: {row.work_formula}")
         if row.kept_formula != "none":
             print(f"  kept by a layer in generation: {row.kept_formula}")
-            print(f"  kept by all of them, in float32: {_kept(row)}")
+            print(f"  kept by all of them, in float32: {_format_cache(row)}")
     print()
     print(textwrap.fill(_SYMBOLS, _WIDTH))
 
 
-def _kept(row: GrowthRow) -> str:
+def _format_cache(row: GrowthRow) -> str:
     cached = f"{row.cache_bytes_per_token:,} bytes per token" if row.cache_bytes_per_token else ""
     state = f"{row.state_bytes:,} bytes once" if row.state_bytes else ""
-    return " and ".join(kept for kept in (cached, state) if kept)
+    return " and ".join(part for part in (cached, state) if part)
 
 
-def _told(row: GrowthRow) -> dict[str, object]:
+def _growth_facts(row: GrowthRow) -> dict[str, object]:
     return {key: value for key, value in asdict(row).items() if key != "part"}
 
 

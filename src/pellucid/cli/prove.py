@@ -88,7 +88,7 @@ class Progress:
             self._line(f"{head}: {_ended(advance)}")
         elif self._lively:
             self._line(
-                f"{head}: update {advance.done}/{advance.steps}{_left(advance)}", ended=False
+                f"{head}: update {advance.done}/{advance.steps}{_format_eta(advance)}", ended=False
             )
 
     def close(self) -> None:
@@ -107,22 +107,26 @@ def _ended(advance: Advance) -> str:
     assert advance.fork is not None
     fork = advance.fork
     came = f"not finite ({fork.stopped})" if fork.loss is None else f"held-out {fork.loss:.3f}"
-    return f"{came}, {len(fork.sick)} sick{_left(advance)}"
+    return f"{came}, {len(fork.sick)} sick{_format_eta(advance)}"
 
 
-def _left(advance: Advance) -> str:
+def _format_eta(advance: Advance) -> str:
     from pellucid.display.numbers import duration
 
-    left = advance.seconds_left
-    return "" if left is None or advance.number == advance.of else f", eta {duration(left)}"
+    seconds_left = advance.seconds_left
+    return (
+        ""
+        if seconds_left is None or advance.number == advance.of
+        else f", eta {duration(seconds_left)}"
+    )
 
 
 def proof_lines(proof: Proof) -> list[str]:
     """A proof for people: what was done, what came of each fix, what is recommended."""
-    lines, told = _head(proof), set[str]()
+    lines, told_reasons = _head(proof), set[str]()
     for number, trial in enumerate(proof.trials, start=1):
-        lines += ["", *_trial_lines(number, trial, told)]
-        told.add(trial.prescription.why)
+        lines += ["", *_trial_lines(number, trial, told_reasons)]
+        told_reasons.add(trial.prescription.why)
     for prescription, why in proof.untried:
         lines += ["", *_filled(f"not tried: {prescription.does}, for {why}")]
     if proof.incurable:
@@ -134,18 +138,18 @@ def _head(proof: Proof) -> list[str]:
     if not proof.trials:
         return ["proof: there is no fix in a config that forks could try"]
     pairs = proof.trials[0].pairs
-    starts = sorted({pair[0].start for each in proof.trials for pair in each.pairs})
+    starts = sorted({pair[0].start for trial in proof.trials for pair in trial.pairs})
     where = " and ".join("its start" if step == 0 else f"update {step}" for step in starts)
-    lengths = sorted({pair[0].steps for each in proof.trials for pair in each.pairs})
+    lengths = sorted({pair[0].steps for trial in proof.trials for pair in trial.pairs})
     long = " or ".join(map(str, lengths))
-    told = (
+    text = (
         f"proof: each fix was tried on {len(pairs)} forks of {proof.run}, from {where}, {long} "
         "updates long, against the same forks without it"
     )
-    return _filled(told) + (_filled(proof.note) if proof.note else [])
+    return _filled(text) + (_filled(proof.note) if proof.note else [])
 
 
-def _trial_lines(number: int, trial: Trial, told: set[str]) -> list[str]:
+def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]:
     """A fix and what came of it; why it may help is said once."""
     from pellucid.display.numbers import duration
 
@@ -158,15 +162,17 @@ def _trial_lines(number: int, trial: Trial, told: set[str]) -> list[str]:
     ):
         if signs:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    if trial.prescription.why not in told:
+    if trial.prescription.why not in told_reasons:
         lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
-    return lines + [f"   --set {shlex.quote(each)}" for each in trial.prescription.assignments]
+    return lines + [
+        f"   --set {shlex.quote(assignment)}" for assignment in trial.prescription.assignments
+    ]
 
 
 def _signs(trial: Trial, ids: Sequence[str]) -> str:
     """The signs with their values without and with the fix, in the first pair that has both."""
-    told = [_sign(trial, id) for id in ids[:_LISTED]]
-    return ", ".join(told) + (f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else "")
+    texts = [_sign(trial, id) for id in ids[:_LISTED]]
+    return ", ".join(texts) + (f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else "")
 
 
 def _sign(trial: Trial, id: str) -> str:
@@ -180,10 +186,12 @@ def _advice(proof: Proof) -> list[str]:
     best = proof.best
     if best is None:
         none = "None of these fixes helped" if proof.trials else "Nothing was tried"
-        told = f"{none}, so none is recommended. What was found still stands."
+        advice = f"{none}, so none is recommended. What was found still stands."
         if proof.trials:
-            told += " More updates (--prove-steps) may tell more, and other fixes (--prove-fixes)."
-        return _filled(told)
+            advice += (
+                " More updates (--prove-steps) may tell more, and other fixes (--prove-fixes)."
+            )
+        return _filled(advice)
     sick = (
         f" {len(best.still_sick)} signs are sick even so: diagnose the new run too."
         if best.still_sick

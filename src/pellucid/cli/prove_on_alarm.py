@@ -134,11 +134,11 @@ def _answer(arguments: argparse.Namespace, alarm: Alarm, result: Result) -> _Ans
     from pellucid.diagnosis import diagnose, history_of_run
     from pellucid.display import folded
 
-    told = f"alarm: {alarm.why}; the run is stopped, and its state is saved"
-    _say(arguments, ["", *folded(told, 80)])
+    message = f"alarm: {alarm.why}; the run is stopped, and its state is saved"
+    _say(arguments, ["", *folded(message, 80)])
     findings = diagnose(history_of_run(alarm.folder))
-    _say(arguments, [line for each in findings for line in ("", each.text())])
-    result.facts |= {"alarm": alarm.why, "findings": [asdict(each) for each in findings]}
+    _say(arguments, [line for finding in findings for line in ("", finding.text())])
+    result.facts |= {"alarm": alarm.why, "findings": [asdict(finding) for finding in findings]}
     if not findings:
         _say(arguments, ["", "no cause was found that would explain it"])
         return _Answer(findings, None)
@@ -171,14 +171,14 @@ def _choose(arguments: argparse.Namespace, proof: Proof | None, *, can_go_on: bo
     if alone or len(choices) == 1 or proof is None:
         return default
     words = {"fix": "go on with the [f]ix", "as it was": "go on [a]s it was", "stop": "[s]top"}
-    asked = ", ".join(words[each] for each in choices.values())
+    question = ", ".join(words[choice] for choice in choices.values())
     while True:
         try:
-            said = input(f"\n{asked}? ").strip().lower()[:1]
+            reply = input(f"\n{question}? ").strip().lower()[:1]
         except EOFError:
             return default
-        if said in choices:
-            return choices[said]
+        if reply in choices:
+            return choices[reply]
 
 
 def _with_fix(arguments: argparse.Namespace, proof: Proof, observers: Sequence[Observer]) -> Run:

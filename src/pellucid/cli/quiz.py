@@ -71,21 +71,21 @@ def _goes_on(prompt: str) -> bool:
 def _answer(question: Question) -> None:
     print()
     print(textwrap.fill(question.answer, 96, initial_indent="   ", subsequent_indent="   "))
-    *seen, holds = question.proof()
-    for each in seen:
+    *steps, holds = question.proof()
+    for step in steps:
         print()
-        print(textwrap.indent(f">>> {each.expression}\n{each.shown}", "   "))
+        print(textwrap.indent(f">>> {step.expression}\n{step.shown}", "   "))
     print()
     print(textwrap.indent(f">>> {holds.expression}\n{holds.shown}", "   "))
 
 
 def _as_json(number: int, question: Question) -> dict[str, Any]:
     facts = asdict(question)
-    *seen, holds = question.proof()
+    *steps, holds = question.proof()
     return {
         "number": number,
         "asks": facts["asks"],
         "answer": facts["answer"],
-        "proof": [{"expression": each.expression, "value": each.plain} for each in seen],
+        "proof": [{"expression": step.expression, "value": step.plain} for step in steps],
         "holds": {"expression": holds.expression, "value": holds.plain},
     }

@@ -132,16 +132,16 @@ def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:
     """Who looks into the run: its vital signs are watched, unless that is not wanted, and what is
     to be filmed is; a run that is resumed goes on with its films.
     """
-    found: list[Watcher] = []
+    watchers: list[Watcher] = []
     if not arguments.no_vitals:
         from pellucid.vitals import watcher
 
-        found.append(watcher())
+        watchers.append(watcher())
     if arguments.film or getattr(arguments, "resume", None) is not None:
         from pellucid.explain import film
 
-        found.append(film(*arguments.film))
-    return found
+        watchers.append(film(*arguments.film))
+    return watchers
 
 
 def _observers(names: Sequence[str]) -> list[Observer]:

@@ -109,8 +109,12 @@ def _next_facts(prediction: Prediction) -> dict[str, Any]:
         "seen": prediction.seen,
         "seen_from": prediction.seen_from,
         "next": [
-            {"token_id": one.token_id, "token": one.token, "probability": one.probability}
-            for one in prediction.likeliest
+            {
+                "token_id": candidate.token_id,
+                "token": candidate.token,
+                "probability": candidate.probability,
+            }
+            for candidate in prediction.likeliest
         ],
     }
 
@@ -148,13 +152,13 @@ def _print_whole(score: Score) -> None:
 
 
 def _print_next(prediction: Prediction) -> None:
-    width = max(5, *(len(_cut(repr(one.token), 24)) for one in prediction.likeliest))
+    width = max(5, *(len(_cut(repr(candidate.token), 24)) for candidate in prediction.likeliest))
     print(f"{'':>4} {'token':<{width}} {'P(token)':>10} {'together':>9}")
     together = 0.0
-    for rank, one in enumerate(prediction.likeliest, start=1):
-        together += one.probability
+    for rank, candidate in enumerate(prediction.likeliest, start=1):
+        together += candidate.probability
         print(
-            f"{rank:>4} {_cut(repr(one.token), 24):<{width}} {one.probability:>10.4g} "
+            f"{rank:>4} {_cut(repr(candidate.token), 24):<{width}} {candidate.probability:>10.4g} "
             f"{together:>9.4f}"
         )
 

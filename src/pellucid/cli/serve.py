@@ -94,8 +94,8 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
     """
     if arguments.serve and arguments.html is not None:
         raise ConfigError("--serve shows a page and --html writes one: choose one of them")
-    asked = arguments.serve or arguments.html is not None
-    if asked and arguments.target is not None:
+    wants_page = arguments.serve or arguments.html is not None
+    if wants_page and arguments.target is not None:
         raise ConfigError(
             "--target is for the terminal: on a page the decoder reads what it would write itself"
         )
@@ -103,7 +103,7 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
         raise ConfigError(
             "a file holds the model as it was trained: leave --without out, or --serve"
         )
-    return asked
+    return wants_page
 
 
 def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> None:
@@ -137,15 +137,15 @@ _CALLED = {
 
 def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
     """The chapter and place that flags name, as the page's address has them."""
-    said = {key: getattr(arguments, name) for key, name in _CALLED.items()}
-    said["x"] = " ".join(f"{head}={_number(by)}" for head, by in scales.items())
-    said["e"] = int(arguments.cross)
-    said["vs"] = _versus(arguments)
+    parameters = {key: getattr(arguments, name) for key, name in _CALLED.items()}
+    parameters["x"] = " ".join(f"{head}={_number(by)}" for head, by in scales.items())
+    parameters["e"] = int(arguments.cross)
+    parameters["vs"] = _versus(arguments)
     # of a pair's two texts, what is chosen in the one that the encoder reads
-    said["i"] = arguments.other if arguments.cross else arguments.token
+    parameters["i"] = arguments.other if arguments.cross else arguments.token
     if arguments.stack == "decoder" and not arguments.cross:
-        del said["i"]
-    parts = [f"{key}={quote(str(value))}" for key, value in said.items() if value]
+        del parameters["i"]
+    parts = [f"{key}={quote(str(value))}" for key, value in parameters.items() if value]
     return "#" + "&".join(parts)
 
 

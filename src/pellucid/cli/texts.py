@@ -52,4 +52,4 @@ def line(text: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    return [each for each in text.splitlines() if each.strip()]
+    return [text_line for text_line in text.splitlines() if text_line.strip()]

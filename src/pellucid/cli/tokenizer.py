@@ -152,7 +152,7 @@ def _print_merges(word: WordMerges) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     from pellucid import text
 
-    others = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
+    tokenizers = {path: text.tokenizer_from(Path(path)) for path in arguments.others}
     read = _reader(arguments.paths, arguments.field)
     parts = text.part(read, text.survey(read(), text.Tally(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _compare(arguments: argparse.Namespace) -> None:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)
         tokenizer = text.assemble_tokenizer(choice, text.training_texts(parts.train.pieces()))
         rows[kind] = _row(tokenizer, parts.held_out.pieces(), trained_here=True)
-    for path, tokenizer in others.items():
+    for path, tokenizer in tokenizers.items():
         name = f"./{path}" if path in rows else path
         rows[name] = _row(tokenizer, parts.held_out.pieces(), trained_here=False)
     if arguments.json:
@@ -188,11 +188,11 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _row(tokenizer: Tokenizer, held_out: Iterable[Piece], *, trained_here: bool) -> Any:
     from pellucid import text
 
-    found = text.measure(tokenizer, held_out)
-    return asdict(found) | {
+    measurement = text.measure(tokenizer, held_out)
+    return asdict(measurement) | {
         "lowercased": "".join(tokenizer.words("ABC")) == "abc",
         "trained_here": trained_here,
-        "bits_per_byte_comparable": not (found.unknown or found.changed),
+        "bits_per_byte_comparable": not (measurement.unknown or measurement.changed),
     }
 
 

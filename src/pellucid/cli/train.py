@@ -119,7 +119,7 @@ def _begun(
         start=arguments.start,
         reward=arguments.reward,
         lora=arguments.lora,
-        columns=[name for given in arguments.columns for name in given.split(",")],
+        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
         interrupts=interrupts,
     )
 
@@ -146,8 +146,8 @@ def _resumed(
 
 def _branch_or_refuse(arguments: argparse.Namespace) -> None:
     """With --config and --out the run goes on there under that config; the other one stays."""
-    given = arguments.config, arguments.out
-    if None in given:
+    config_and_out = arguments.config, arguments.out
+    if None in config_and_out:
         _refuse_with_resume(arguments)
         return
     from pellucid import runs
@@ -155,18 +155,18 @@ def _branch_or_refuse(arguments: argparse.Namespace) -> None:
 
     arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
-    run = choose(config_file=given[0])
-    arguments.resume = str(runs.branch(arguments.resume, run, given[1]))
+    run = choose(config_file=config_and_out[0])
+    arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    given = [f"--{name}" for name in _OF_A_NEW_RUN if getattr(arguments, name) is not None]
-    given += ["--from"] if arguments.start is not None else []
-    given += [f"--{name}" for name in ("set", "columns") if getattr(arguments, name)]
-    given += ["PATH"] if arguments.paths else []
-    if given:
+    flags = [f"--{name}" for name in _OF_A_NEW_RUN if getattr(arguments, name) is not None]
+    flags += ["--from"] if arguments.start is not None else []
+    flags += [f"--{name}" for name in ("set", "columns") if getattr(arguments, name)]
+    flags += ["PATH"] if arguments.paths else []
+    if flags:
         raise ConfigError(
-            f"--resume takes everything from the run, so {', '.join(given)} cannot be given with "
-            "it: leave it out, or start a new run; to go on under another config in another "
+            f"--resume takes everything from the run, so {', '.join(flags)} cannot be given "
+            "with it: leave it out, or start a new run; to go on under another config in another "
             "folder, give both --config and --out"
         )

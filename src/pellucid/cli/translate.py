@@ -44,6 +44,6 @@ def call(arguments: argparse.Namespace) -> None:
             "train one with --objective seq2seq; a decoder answers prompts with pellucid answer"
         )
     texts = arguments.texts or [piped("text")]
-    how = Beams(n_beams=arguments.beams, max_new_tokens=arguments.max_new_tokens)
+    beams = Beams(n_beams=arguments.beams, max_new_tokens=arguments.max_new_tokens)
     print_in = print_facts if arguments.json else print_texts
-    print_in(run, texts, how, logprobs=False, say=sayer(run), force=arguments.force)
+    print_in(run, texts, beams, logprobs=False, say=sayer(run), force=arguments.force)

@@ -61,8 +61,8 @@ def call(arguments: argparse.Namespace) -> None:
         print_json(asdict(proof) | {"holds": proof.holds})
     else:
         print("\n".join(_lines(proof)))
-        print(f"losses   {_said(proof.losses_equal)}")
-        print(f"weights  {_said(proof.weights_equal)} (and the optimiser's memory)")
+        print(f"losses   {_format_equality(proof.losses_equal)}")
+        print(f"weights  {_format_equality(proof.weights_equal)} (and the optimiser's memory)")
     if not proof.holds:
         raise RunError(
             "resuming changes this run on this machine; torch_version and device_name in "
@@ -81,11 +81,11 @@ def _lines(proof: ResumeProof | KillProof) -> list[str]:
         f"{stretch}, killed {len(kills)} times at random moments (seed {proof.seed})",
         *(
             f"kill {number:<3} after step {kill.step}, resumed from step {kill.saved}: "
-            f"{_said(kill.equal)}"
+            f"{_format_equality(kill.equal)}"
             for number, kill in enumerate(kills, start=1)
         ),
     ]
 
 
-def _said(equal: bool) -> str:
+def _format_equality(equal: bool) -> str:
     return "equal, bit for bit" if equal else "DIFFERENT"

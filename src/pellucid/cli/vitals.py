@@ -51,14 +51,14 @@ def call(arguments: argparse.Namespace) -> None:
     if arguments.why and not arguments.json:
         print("\n".join(explained(events, rules, columns=columns)))
         return
-    said = {
+    rule_texts = {
         id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
         for id, rule in rules.items()
     }
     file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
     if file.suffix.lower() not in (".html", ".htm"):
         raise RunError(f"what is written is HTML, and {file} does not end in .html: name it so")
-    write_output(file, vitals_page(folder.path.name, events, said))
+    write_output(file, vitals_page(folder.path.name, events, rule_texts))
     if arguments.json:
         last = events[-1]
         signs = [

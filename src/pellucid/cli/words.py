@@ -20,10 +20,10 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """The namespace, and words that are neither flags nor in a list."""
-        found, rest = super().parse_known_args(args, namespace)
-        name: str | None = getattr(found, "list_of_words", None)
+        parsed, extras = super().parse_known_args(args, namespace)
+        name: str | None = getattr(parsed, "list_of_words", None)
         if name is None:
-            return found, rest
-        words = [word for word in rest if word == "-" or not word.startswith("-")]
-        setattr(found, name, [*getattr(found, name), *words])
-        return found, [word for word in rest if word not in words]
+            return parsed, extras
+        words = [word for word in extras if word == "-" or not word.startswith("-")]
+        setattr(parsed, name, [*getattr(parsed, name), *words])
+        return parsed, [word for word in extras if word not in words]

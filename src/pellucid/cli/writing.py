@@ -27,17 +27,17 @@ def sayer(run: Run) -> Say:
     from pellucid.generation import seen_past_context
 
     context = run.model.context_length
-    said = False
+    warned = False
 
     def say() -> None:
-        nonlocal said
-        if not said:
+        nonlocal warned
+        if not warned:
             print(
                 f"the text outgrew the context of {context:,} tokens: from here on the model sees "
                 f"{seen_past_context(context)} of it",
                 file=sys.stderr,
             )
-        said = True
+        warned = True
 
     return say
 
@@ -55,14 +55,17 @@ def print_facts(
     from pellucid import runs
     from pellucid.generation import Beams
 
-    given = "prompt" if runs.kind_of(run.model) == "decoder" else "source"
+    prompt_key = "prompt" if runs.kind_of(run.model) == "decoder" else "source"
     if isinstance(how, Beams):
-        found = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
-        texts = [{"best": [_found(one, logprobs=logprobs) for one in best]} for best in found]
+        hypotheses = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
+        texts = [
+            {"best": [_search_facts(hypothesis, logprobs=logprobs) for hypothesis in best]}
+            for best in hypotheses
+        ]
     else:
         written = runs.generate(run, prompts, how, when_outgrown=say, force=force)
         texts = [_written(text, logprobs=logprobs) for text in written]
-    print_json([{given: p} | text for p, text in zip(prompts, texts, strict=True)])
+    print_json([{prompt_key: p} | text for p, text in zip(prompts, texts, strict=True)])
 
 
 def _written(text: Continuation, *, logprobs: bool) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def _written(text: Continuation, *, logprobs: bool) -> dict[str, Any]:
     return facts | ({"logprobs": text.log_p} if logprobs else {})
 
 
-def _found(text: Found, *, logprobs: bool) -> dict[str, Any]:
+def _search_facts(text: Found, *, logprobs: bool) -> dict[str, Any]:
     ranked_by = {"score": text.score, "log_p": text.total_log_p}
     return _written(text, logprobs=logprobs) | ranked_by
 
@@ -89,12 +92,12 @@ def print_texts(
     from pellucid.generation import Beams
 
     if isinstance(how, Beams):
-        found = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
+        texts_by_prompt = runs.beam_search(run, prompts, how, when_outgrown=say, force=force)
     else:
-        found = [
+        texts_by_prompt = [
             [text] for text in runs.generate(run, prompts, how, when_outgrown=say, force=force)
         ]
-    for prompt, texts in zip(prompts, found, strict=True):
+    for prompt, texts in zip(prompts, texts_by_prompt, strict=True):
         for rank, text in enumerate(texts, start=1):
             if isinstance(how, Beams) and how.n_best > 1:
                 _print_rank(rank, text)

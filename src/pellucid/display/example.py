@@ -28,7 +28,7 @@ _WIDTH = 80
 #: What stays of a stretch of tokens that are all learnt, or all not, at each of its ends.
 _ENDS = 3
 #: No part has more lines; where it would, its middle is folded whatever is learnt there.
-_MOST = 18
+_MAX_ROWS = 18
 _NOT_LEARNT = "–"
 
 Row = tuple[int, tuple[str, str | None, str]]
@@ -60,11 +60,11 @@ def example_lines(example: events.Example, width: int = _WIDTH) -> list[str]:
             if isinstance(row, _Folded):
                 lines.append(" " * (_INDENT + _PLACE + 2) + str(row))
             else:
-                place, (token, target, seen) = row
+                place, (token, target, visible_range) = row
                 learnt = _NOT_LEARNT if target is None else repr(target)
-                lines.append(_line(str(place), repr(token), learnt, seen, text, width))
-    for said in (*_summary(example, width), *_note(example, width)):
-        lines.append(" " * _INDENT + said)
+                lines.append(_line(str(place), repr(token), learnt, visible_range, text, width))
+    for line in (*_summary(example, width), *_note(example, width)):
+        lines.append(" " * _INDENT + line)
     return lines
 
 
@@ -81,23 +81,23 @@ def parts_of(example: events.Example) -> Iterator[tuple[str, list[Row]]]:
 
 def folded_rows(rows: list[Row]) -> list[Row | _Folded]:
     """The rows of a part, long stretches folded in their middle."""
-    kept: list[Row] = []
+    selected: list[Row] = []
     for _, alike in groupby(rows, key=lambda row: row[1][1] is None):
         stretch = list(alike)
         if len(stretch) > 2 * _ENDS + 1:
             stretch = stretch[:_ENDS] + stretch[-_ENDS:]
-        kept += stretch
-    if len(kept) > _MOST:
-        kept = kept[: _MOST // 2] + kept[-_MOST // 2 :]
-    shown: list[Row | _Folded] = []
+        selected += stretch
+    if len(selected) > _MAX_ROWS:
+        selected = selected[: _MAX_ROWS // 2] + selected[-_MAX_ROWS // 2 :]
+    display_rows: list[Row | _Folded] = []
     next_place = rows[0][0] if rows else 0
-    for row in kept:
+    for row in selected:
         if row[0] > next_place:
-            left_out = [other for other in rows if next_place <= other[0] < row[0]]
-            shown.append(_Folded(len(left_out), sum(r[1][1] is not None for r in left_out)))
-        shown.append(row)
+            left_out = [candidate for candidate in rows if next_place <= candidate[0] < row[0]]
+            display_rows.append(_Folded(len(left_out), sum(r[1][1] is not None for r in left_out)))
+        display_rows.append(row)
         next_place = row[0] + 1
-    return shown
+    return display_rows
 
 
 def summary(example: events.Example) -> str:
@@ -123,10 +123,12 @@ def _of_them(learnt: int, rows: int) -> str:
     return "all" if learnt == rows else "none" if learnt == 0 else f"{learnt} of them"
 
 
-def _line(place: str, token: str, learnt: str, seen: str, text: int, width: int) -> str:
+def _line(place: str, token: str, learnt: str, visible_range: str, text: int, width: int) -> str:
     cells = f"{place:>{_PLACE}}  {fitted(token, text)}  {fitted(learnt, text)}  "
-    rest = width - _INDENT - _PLACE - 2 * text - 6
-    return (" " * _INDENT + cells + fitted(one_line(seen), max(rest, 1))).rstrip()
+    remaining_width = width - _INDENT - _PLACE - 2 * text - 6
+    return (
+        " " * _INDENT + cells + fitted(one_line(visible_range), max(remaining_width, 1))
+    ).rstrip()
 
 
 def _rule(name: str, columns: int) -> str:

@@ -31,8 +31,8 @@ class Known:
     @property
     def unit(self) -> str:
         """What the loss is a mean over, in the plural."""
-        told = self.logged or self.evaluated or self.started
-        return told.unit if told else "tokens"
+        event = self.logged or self.evaluated or self.started
+        return event.unit if event else "tokens"
 
 
 def column(known: Known) -> Sequence[str]:
@@ -59,10 +59,10 @@ def column(known: Known) -> Sequence[str]:
 
 def cells(known: Known, columns: int) -> list[str]:
     """The parts of the loss that are news, and the measures besides the most telling one."""
-    here = () if known.logged is None else known.logged.parts
+    parts = () if known.logged is None else known.logged.parts
     trained = [
         (part.label, part.number(mean_of(values)))
-        for part, values in ((measured(name), values) for name, values in here)
+        for part, values in ((measured(name), values) for name, values in parts)
         if part.in_panel and values
     ]
     further = [] if known.evaluated is None else news(known.evaluated.measures)[1:]
@@ -70,15 +70,17 @@ def cells(known: Known, columns: int) -> list[str]:
     return _rows("train", trained, columns) + _rows("held-out", held_out, columns)
 
 
-def _rows(name: str, told: Sequence[tuple[str, str]], columns: int) -> list[str]:
+def _rows(name: str, labelled_values: Sequence[tuple[str, str]], columns: int) -> list[str]:
     """Cells of one width, so many in a line as fit; the first line says of what they are."""
     margin = len("held-out  ")
     width = _LABEL + 1 + _VALUE
     beside = max(1, (columns - margin + _BETWEEN) // (width + _BETWEEN))
-    made = [f"{fitted(visible(label), _LABEL)} {value:>{_VALUE}}" for label, value in told]
+    cell_texts = [
+        f"{fitted(visible(label), _LABEL)} {value:>{_VALUE}}" for label, value in labelled_values
+    ]
     return [
-        f"{name if i == 0 else '':<{margin}}" + (" " * _BETWEEN).join(made[i : i + beside])
-        for i in range(0, len(made), beside)
+        f"{name if i == 0 else '':<{margin}}" + (" " * _BETWEEN).join(cell_texts[i : i + beside])
+        for i in range(0, len(cell_texts), beside)
     ]
 
 
@@ -86,17 +88,17 @@ def _telling(evaluated: events.Evaluated | None) -> str:
     """The measure that says most; the loss, where nothing else was measured."""
     if evaluated is None:
         return "–"
-    told = news(evaluated.measures)
-    if not told:
+    measures = news(evaluated.measures)
+    if not measures:
         return f"{evaluated.loss_nats:.4f} {nats_per(evaluated.unit)}"
-    measure, value = told[0]
+    measure, value = measures[0]
     return visible(measure.with_unit(value))
 
 
-def _loss(logged: events.Logged | None, before: float | None) -> str:
+def _loss(logged: events.Logged | None, previous_loss: float | None) -> str:
     if logged is None:
         return "–"
-    change = "" if before is None else f" {_arrow(logged.loss - before)}"
+    change = "" if previous_loss is None else f" {_arrow(logged.loss - previous_loss)}"
     return f"{logged.loss:.4f} {nats_per(logged.unit)}{change}"
 
 

@@ -58,7 +58,7 @@ class Measured:
         return " ".join(part for part in (better, self.says) if part)
 
 
-def _known(
+def _define(
     name: str,
     title: str,
     label: str,
@@ -85,7 +85,7 @@ _KL = "How far the model has moved from the reference"
 
 #: In this order measures are told: the first one there is says most.
 _MEASURES = (
-    _known(
+    _define(
         "bits_per_byte",
         "bits per byte",
         "bits/byte",
@@ -93,32 +93,32 @@ _MEASURES = (
         "The same loss for each byte of text: comparable between tokenizers.",
         unit="bits/byte",
     ),
-    _known("bleu", "BLEU", "BLEU", "higher", "Shared runs of one to four words.", digits=2),
-    _known("chrf", "chrF", "chrF", "higher", "Shared runs of one to six letters.", digits=2),
-    _known("f1", "F1", "F1", "higher", "The harmonic mean of precision and recall."),
-    _known("macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."),
-    _known("micro_f1", "F1 over all answers", "micro F1", "higher", "Every answer counts alike."),
-    _known(
+    _define("bleu", "BLEU", "BLEU", "higher", "Shared runs of one to four words.", digits=2),
+    _define("chrf", "chrF", "chrF", "higher", "Shared runs of one to six letters.", digits=2),
+    _define("f1", "F1", "F1", "higher", "The harmonic mean of precision and recall."),
+    _define("macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."),
+    _define("micro_f1", "F1 over all answers", "micro F1", "higher", "Every answer counts alike."),
+    _define(
         "preference_accuracy",
         "preference accuracy",
         "pairs right",
         "higher",
         "The share of pairs whose chosen answer is preferred; guessing has 0.5.",
     ),
-    _known("accuracy", "accuracy", "accuracy", "higher", "The share that is right."),
-    _known("exact_match", "exact match", "exact match", "higher", "The share that is the same."),
-    _known("reward", "reward", "reward", "higher", "The mean reward of the answers drawn."),
-    _known("precision", "precision", "precision", "higher", "The share of what was named."),
-    _known("recall", "recall", "recall", "higher", "The share that was found."),
-    _known(
+    _define("accuracy", "accuracy", "accuracy", "higher", "The share that is right."),
+    _define("exact_match", "exact match", "exact match", "higher", "The share that is the same."),
+    _define("reward", "reward", "reward", "higher", "The mean reward of the answers drawn."),
+    _define("precision", "precision", "precision", "higher", "The share of what was named."),
+    _define("recall", "recall", "recall", "higher", "The share that was found."),
+    _define(
         "macro_precision",
         "precision, mean over classes",
         "macro prec.",
         "higher",
         in_panel=False,
     ),
-    _known("macro_recall", "recall, mean over classes", "macro recall", "higher", in_panel=False),
-    _known(
+    _define("macro_recall", "recall, mean over classes", "macro recall", "higher", in_panel=False),
+    _define(
         "ece",
         "expected calibration error",
         "calibration",
@@ -126,7 +126,7 @@ _MEASURES = (
         "How far confidence is from the share that is right, on average.",
         in_panel=False,
     ),
-    _known(
+    _define(
         "brier",
         "Brier score",
         "Brier",
@@ -134,7 +134,7 @@ _MEASURES = (
         "The squared error of the probabilities.",
         in_panel=False,
     ),
-    _known(
+    _define(
         "perplexity",
         "perplexity",
         "perplexity",
@@ -142,13 +142,13 @@ _MEASURES = (
         "As if guessing evenly among so many tokens.",
         digits=2,
     ),
-    _known("tokens_per_answer", "tokens per answer", "tokens/answer", digits=1),
+    _define("tokens_per_answer", "tokens per answer", "tokens/answer", digits=1),
 )
 
 _PARTS = (
-    _known("loss_nats", "loss", "loss", "lower", unit="nats"),
-    _known("hard_nats", "loss of the tokens themselves", "hard loss", "lower", unit="nats"),
-    _known(
+    _define("loss_nats", "loss", "loss", "lower", unit="nats"),
+    _define("hard_nats", "loss of the tokens themselves", "hard loss", "lower", unit="nats"),
+    _define(
         "divergence",
         "divergence from the teacher",
         "divergence",
@@ -156,26 +156,26 @@ _PARTS = (
         "What separates the model's distribution from its teacher's.",
         unit="nats",
     ),
-    _known(
+    _define(
         "margin",
         "margin",
         "margin",
         "higher",
         "How much more the chosen answer has gained over the reference than the rejected one.",
     ),
-    _known("chosen_reward", "reward of the chosen", "chosen reward", "higher"),
-    _known("rejected_reward", "reward of the rejected", "rejected rew.", "lower"),
-    _known("kl_exact", "KL to the reference, exact", "KL", "lower", f"{_KL}.", unit="nats"),
-    _known("kl_k1", "KL to the reference, k1", "KL (k1)", "", f"{_KL}, without bias; may be < 0."),
-    _known("kl_k2", "KL to the reference, k2", "KL (k2)", "lower", f"{_KL}, by squares."),
-    _known("kl_k3", "KL to the reference, k3", "KL (k3)", "lower", f"{_KL}; never below 0."),
-    _known("advantage", "advantage", "advantage"),
-    _known("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
-    _known("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
-    _known(
+    _define("chosen_reward", "reward of the chosen", "chosen reward", "higher"),
+    _define("rejected_reward", "reward of the rejected", "rejected rew.", "lower"),
+    _define("kl_exact", "KL to the reference, exact", "KL", "lower", f"{_KL}.", unit="nats"),
+    _define("kl_k1", "KL to the reference, k1", "KL (k1)", "", f"{_KL}, without bias; may be < 0."),
+    _define("kl_k2", "KL to the reference, k2", "KL (k2)", "lower", f"{_KL}, by squares."),
+    _define("kl_k3", "KL to the reference, k3", "KL (k3)", "lower", f"{_KL}; never below 0."),
+    _define("advantage", "advantage", "advantage"),
+    _define("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
+    _define("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
+    _define(
         "zeros", "penalised weights that are zero", "zeros", "", "The share of them.", unit="zero"
     ),
-    _known(
+    _define(
         "log_z",
         "log Z",
         "log Z",
@@ -204,17 +204,17 @@ def measured(name: str) -> Measured:
 
 def in_order(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]]:
     """Measures with their values, the most telling first; unknown ones last, as they came."""
-    known = [(measured(name), value) for name, value in values]
-    return sorted(known, key=lambda each: _ORDER.get(each[0].name, len(_ORDER)))
+    measures = [(measured(name), value) for name, value in values]
+    return sorted(measures, key=lambda pair: _ORDER.get(pair[0].name, len(_ORDER)))
 
 
 def news(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]]:
     """Those of them that are for who watches, the most telling first."""
-    told = dict(values)
+    values_by_name = dict(values)
     return [
-        each
-        for each in in_order(told.items())
-        if each[0].in_panel and _SAID_BETTER.get(each[0].name) not in told
+        pair
+        for pair in in_order(values_by_name.items())
+        if pair[0].in_panel and _SAID_BETTER.get(pair[0].name) not in values_by_name
     ]
 
 

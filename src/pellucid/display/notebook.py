@@ -71,11 +71,11 @@ class NotebookPanel(Panel):
             self._handle.update(bundle, raw=True)
 
 
-def _bundle(shown: RenderableType) -> dict[str, str]:
+def _bundle(renderable: RenderableType) -> dict[str, str]:
     page = Console(
         file=io.StringIO(), record=True, width=80, force_jupyter=False, color_system="standard"
     )
-    page.print(shown)
+    page.print(renderable)
     return {
         "text/plain": page.export_text(clear=False),
         "text/html": page.export_html(inline_styles=True, code_format=_HTML),

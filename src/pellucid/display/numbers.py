@@ -31,8 +31,8 @@ def duration(seconds: float) -> str:
     """2m10s."""
     if not math.isfinite(seconds):
         return "–"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+    return f"{minutes}m{remainder:02d}s" if minutes else f"{remainder}s"

@@ -153,11 +153,11 @@ class Panel:
     def _draw(self, *, final: bool) -> None:
         if self._known.logged is None and self._sampled is None:
             return
-        now = time.monotonic()
+        moment = time.monotonic()
         # by time and not by step: a redraw costs about 2 ms whatever the speed of the run
-        if final or now - self._drawn >= self.seconds_between:
+        if final or moment - self._drawn >= self.seconds_between:
             self._redraw()
-            self._drawn = now
+            self._drawn = moment
 
     def _redraw(self) -> None:
         if self._live is None:
@@ -174,8 +174,11 @@ class Panel:
         to_copy = head.strip() in ("folder", "to resume") or not head.startswith("  ")
         if to_copy or width < _FACT_COLUMNS:
             return [line]
-        first, *rest = folded(value, width) or [""]
-        return [head + first, *(" " * _FACT_COLUMNS + more for more in rest)]
+        first, *following = folded(value, width) or [""]
+        return [
+            head + first,
+            *(" " * _FACT_COLUMNS + following_line for following_line in following),
+        ]
 
     def _take_back(self) -> None:
         """Once, after the user asked to stop: what was said below the panel goes into the panel.
@@ -255,11 +258,11 @@ class Panel:
         return Text.assemble((name, "bold"), f"  step {step}/{total or '–'}")
 
 
-def _sentence(now: events.Sampled, first: events.Sampled | None) -> list[Text]:
-    tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in now.next_tokens)
-    lines = [Text.assemble((f'"{visible(now.sentence)}"', "bold"), f" → {tokens}")]
-    lines.append(_going_on(f"…{one_line(now.continuation)}", "green"))
-    if first is not None and first.step != now.step:
+def _sentence(sampled: events.Sampled, first: events.Sampled | None) -> list[Text]:
+    tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in sampled.next_tokens)
+    lines = [Text.assemble((f'"{visible(sampled.sentence)}"', "bold"), f" → {tokens}")]
+    lines.append(_going_on(f"…{one_line(sampled.continuation)}", "green"))
+    if first is not None and first.step != sampled.step:
         lines.append(_going_on(f"step {first.step}: …{one_line(first.continuation)}", "dim"))
     return lines
 

@@ -91,7 +91,9 @@ def _lines_of(event: events.Event) -> list[str]:
 
 def drift_line(event: events.Drifted) -> str:
     """Every key that is another from here on, with both values."""
-    changes = (f"{key} is {now}, was {before}" for key, before, now in event.changes)
+    changes = (
+        f"{key} is {new_value}, was {old_value}" for key, old_value, new_value in event.changes
+    )
     return f"from step {event.step} on, changed: {'; '.join(changes)}"
 
 
@@ -111,12 +113,12 @@ def logged_line(event: events.Logged) -> str:
 
 def _parts(event: events.Logged) -> str:
     """The parts of the loss that are news, at the end of a line."""
-    shown = [
+    texts = [
         f"{part.label} {part.number(mean_of(values))}"
         for part, values in ((measured(name), values) for name, values in event.parts)
         if part.in_panel and values
     ]
-    return f" | {', '.join(shown)}" if shown else ""
+    return f" | {', '.join(texts)}" if texts else ""
 
 
 def mean_of(values: Sequence[float]) -> float:
@@ -126,10 +128,10 @@ def mean_of(values: Sequence[float]) -> float:
 
 def evaluated_line(event: events.Evaluated) -> str:
     """The held-out loss, and what else was measured, the most telling first."""
-    told = [f"{event.loss_nats:.4f} {nats_per(event.unit)}"]
-    told += [measure.with_unit(value) for measure, value in news(event.measures)]
+    texts = [f"{event.loss_nats:.4f} {nats_per(event.unit)}"]
+    texts += [measure.with_unit(value) for measure, value in news(event.measures)]
     best = " (best)" if event.best else ""
-    return f"step {event.step} held-out loss {', '.join(told)}{best}"
+    return f"step {event.step} held-out loss {', '.join(texts)}{best}"
 
 
 def sentence_line(event: events.Sampled) -> str:

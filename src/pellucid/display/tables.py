@@ -47,17 +47,17 @@ def confusion_table(
     if room < max(longest, min(4, _name_width(names, _MOST_COUNT))):
         return _mistakes(names, counts, width)
     column = min(room, max(longest, _name_width(names, _MOST_COUNT)))
-    head = "".join(f"  {_right(name, column)}" for name in names)
+    head = "".join(f"  {_align_right(name, column)}" for name in names)
     lines = [fitted("is \\ said", label) + head]
     for i, (name, row) in enumerate(zip(names, counts, strict=True)):
-        told = [f"[{count:,}]" if i == j else f"{count:,}" for j, count in enumerate(row)]
-        lines.append(fitted(name, label) + "".join(f"  {cell:>{column}}" for cell in told))
+        cells = [f"[{count:,}]" if i == j else f"{count:,}" for j, count in enumerate(row)]
+        lines.append(fitted(name, label) + "".join(f"  {cell:>{column}}" for cell in cells))
     return lines
 
 
 def _mistakes(names: Sequence[str], counts: Sequence[Sequence[int]], width: int) -> list[str]:
     """What was taken for what, the commonest first."""
-    found = sorted(
+    mistakes = sorted(
         (
             (-count, i, j)
             for i, row in enumerate(counts)
@@ -65,22 +65,22 @@ def _mistakes(names: Sequence[str], counts: Sequence[Sequence[int]], width: int)
             if count and i != j
         )
     )
-    n_wrong, n_all = -sum(count for count, _, _ in found), sum(map(sum, counts))
+    n_wrong, n_all = -sum(count for count, _, _ in mistakes), sum(map(sum, counts))
     lines = [f"{n_wrong:,} of {n_all:,} are wrong; the commonest mistakes:"]
     label = min(_MOST_NAME, (width - 24) // 2)
-    for count, i, j in found[:_MOST_MISTAKES]:
+    for count, i, j in mistakes[:_MOST_MISTAKES]:
         lines.append(f"{-count:8,}  {fitted(names[i], label)} said to be  {names[j]}")
-    if len(found) > _MOST_MISTAKES:
-        rest = -sum(count for count, _, _ in found[_MOST_MISTAKES:])
-        lines.append(f"{rest:8,}  in {len(found) - _MOST_MISTAKES:,} other ways")
+    if len(mistakes) > _MOST_MISTAKES:
+        remainder = -sum(count for count, _, _ in mistakes[_MOST_MISTAKES:])
+        lines.append(f"{remainder:8,}  in {len(mistakes) - _MOST_MISTAKES:,} other ways")
     return [fitted(line, width).rstrip() for line in lines]
 
 
-def _name_width(names: Sequence[str], most: int) -> int:
-    return min(most, max([5, *map(cell_len, names)]))
+def _name_width(names: Sequence[str], max_width: int) -> int:
+    return min(max_width, max([5, *map(cell_len, names)]))
 
 
-def _right(text: str, columns: int) -> str:
+def _align_right(text: str, columns: int) -> str:
     """At the right end of its column, as numbers stand."""
     held = fitted(text, columns).rstrip()
     return " " * (columns - cell_len(held)) + held

@@ -46,9 +46,9 @@ def rows_of(event: events.Vitals) -> list[VitalRow]:
     """The rows of an event, in the order of the equations."""
     rows: list[VitalRow] = []
     speakers = event.speakers or (("", ""),) * len(event.rows)
-    both = zip(event.rows, speakers, strict=True)
-    for number, ((name, word), (speaker, why)) in enumerate(both, start=1):
-        found = next(
+    spoken_rows = zip(event.rows, speakers, strict=True)
+    for number, ((name, word), (speaker, why)) in enumerate(spoken_rows, start=1):
+        sign = next(
             (
                 (id, value, where)
                 for id, equation, value, its_word, _, where in event.signs
@@ -56,10 +56,10 @@ def rows_of(event: events.Vitals) -> list[VitalRow]:
             ),
             None,
         )
-        if not word or found is None:
+        if not word or sign is None:
             rows.append(VitalRow(number=number, name=name, word=""))
             continue
-        id, value, where = found
+        id, value, where = sign
         rows.append(
             VitalRow(
                 number=number, name=name, word=word, sign=id, value=value, where=where, why=why
@@ -80,8 +80,8 @@ def row_lines(event: events.Vitals, columns: int, *, why_lines: int = 2) -> list
         word = (f"{row.word:<{_WORD}}", _STYLES.get(row.word, ""))
         lines.append(Text.assemble(head, word, "  ", number, no_wrap=True, overflow="ellipsis"))
         if row.word != "calm":
-            told = visible("; ".join(part for part in (row.why, row.place) if part))
-            parts = folded(told, columns - 2)
+            explanation = visible("; ".join(part for part in (row.why, row.place) if part))
+            parts = folded(explanation, columns - 2)
             if len(parts) > why_lines:
                 parts = [
                     *parts[: why_lines - 1],
@@ -113,12 +113,12 @@ class Changes:
         lines: list[str] = []
         for row in rows_of(event):
             if row.word and row.word != self._words.get(row.name, "calm"):
-                lines.append(f"step {event.step} {_said(row)}")
+                lines.append(f"step {event.step} {_format_row(row)}")
             self._words[row.name] = row.word or self._words.get(row.name, "calm")
         return lines
 
 
-def _said(row: VitalRow) -> str:
+def _format_row(row: VitalRow) -> str:
     if row.word == "calm":
         return f"{row.name}: calm again"
     number = " ".join(part for part in (row.sign, short(row.value), row.place) if part)

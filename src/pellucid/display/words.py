@@ -16,7 +16,7 @@ from rich.text import Text
 
 def visible(text: str) -> str:
     """The text with its control characters drawn (␛, ␊): none of them reaches a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: _drawn(ord(found[0])), text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: _drawn(ord(match[0])), text)
 
 
 def _drawn(code: int) -> str:

@@ -48,8 +48,8 @@ class TensorBoard:
                         self._writer.add_scalar(name, value, step)
             case events.Sampled():
                 # indented, so that it is shown as it is
-                said = (event.sentence + event.continuation).replace("\n", "\n    ")
-                self._writer.add_text("sample", f"    {said}", event.step)
+                sample_text = (event.sentence + event.continuation).replace("\n", "\n    ")
+                self._writer.add_text("sample", f"    {sample_text}", event.step)
             case events.Finished() | events.Interrupted() | events.StoppedNonFinite():
                 self._writer.close()
                 return

@@ -50,8 +50,8 @@ class WeightsAndBiases:
                 for step, numbers in numbers_of(event):
                     self._run.log({**numbers, "step": step})
             case events.Sampled():
-                said = event.sentence + event.continuation
-                self._run.log({"sample": said, "step": event.step})
+                sample_text = event.sentence + event.continuation
+                self._run.log({"sample": sample_text, "step": event.step})
             case events.Finished() | events.Interrupted():
                 self._run.finish()
             case events.StoppedNonFinite():

@@ -94,8 +94,8 @@ def _named_base(source: Path) -> Path:
     named = base_of_adapter(source)
     if named is not None and Path(named).is_dir():
         return Path(named)
-    said = "name none" if named is None else f"name {named}, which is no folder here"
+    reason = "name none" if named is None else f"name {named}, which is no folder here"
     raise RunError(
-        f"{source} holds adapters and no model, and its files {said}: say what they were trained "
+        f"{source} holds adapters and no model, and its files {reason}: say what they were trained "
         "on with --base, a run or an exported model"
     )

@@ -75,7 +75,7 @@ def _conditions(
 ) -> Conditions:
     """What this machine and the data add to a config."""
     precision = find_precision(run.training.precision, device)
-    asked = _asked(run)
+    reference = _reference_model(run)
     copied = not isinstance(run.trained, config.LoRA) or isinstance(
         run.objective, config.Distillation
     )
@@ -83,8 +83,8 @@ def _conditions(
         precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=parameter_count(asked) if asked is not None and copied else 0,
-        asked_token=0 if asked is None else token_bytes(asked, precision),
+        asked=parameter_count(reference) if reference is not None and copied else 0,
+        asked_token=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,
@@ -115,10 +115,10 @@ def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
 def longest_row(examples: Examples) -> int:
     """The tokens of the longest row of any column."""
     lengths = (column.lengths for column in examples.columns.values())
-    return max(int(each.max(initial=1)) for each in lengths)
+    return max(int(row_lengths.max(initial=1)) for row_lengths in lengths)
 
 
-def _asked(run: config.Run) -> config.Transformer | None:
+def _reference_model(run: config.Run) -> config.Transformer | None:
     """The model that is asked and not trained: a teacher, or what the run began as."""
     match run.objective:
         case config.Distillation(teacher=teacher):

@@ -122,8 +122,8 @@ def _timed(
     # it is made anew for the training: this one's state goes with it
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
     # running statistics of norms move with every pass, and a pass for timing is none
-    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    taken: list[float] = []
+    saved_buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    update_seconds: list[float] = []
     # a budget of minutes hangs on it, and gives a twentieth; all others only foretell their end
     minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
     patience = min(3.0, 3.0 * minutes)
@@ -131,7 +131,7 @@ def _timed(
     began = time.perf_counter()
     batch = task.batch(0, settings.batch_size)
     making = time.perf_counter() - began
-    while _again(taken[waited:], patience):
+    while _again(update_seconds[waited:], patience):
         started = time.perf_counter()
         update(
             model,
@@ -147,15 +147,15 @@ def _timed(
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        taken.append(time.perf_counter() - started)
+        update_seconds.append(time.perf_counter() - started)
     with torch.no_grad():
         for name, buffer in model.named_buffers():
-            buffer.copy_(kept[name])
+            buffer.copy_(saved_buffers[name])
     reading = min(
         _seconds_to_read(model, task, batch, settings.accumulation, precision)
         for _ in range(waited + 1)
     )
-    return Seconds(making + median(taken[waited + 1 :] or taken), reading)
+    return Seconds(making + median(update_seconds[waited + 1 :] or update_seconds), reading)
 
 
 def _seconds_to_read(
@@ -170,9 +170,9 @@ def _seconds_to_read(
     return time.perf_counter() - started
 
 
-def _again(taken: list[float], patience: float) -> bool:
+def _again(update_seconds: list[float], patience: float) -> bool:
     """Whether another update is to be timed: one behind the first, and more if they are short."""
-    cold, warm = taken[:1], taken[1:]
+    cold, warm = update_seconds[:1], update_seconds[1:]
     if not warm:
         return sum(cold) < _LONG
     return sum(warm) < (3.0 if len(warm) < _TIMED else patience)

@@ -46,10 +46,10 @@ class Length:
             "minutes": config.Minutes,
             "epochs": config.Epochs,
         }
-        given = {name: getattr(self, name) for name in kinds if getattr(self, name) is not None}
-        if len(given) > 1:
+        counts = {name: getattr(self, name) for name in kinds if getattr(self, name) is not None}
+        if len(counts) > 1:
             raise ConfigError("--steps, --tokens, --minutes and --epochs: give one of them")
-        for name, count in given.items():
+        for name, count in counts.items():
             try:
                 return kinds[name](count=count)
             except ConfigError as error:
@@ -78,18 +78,19 @@ def choose(
     Raises:
         ConfigError: an unknown preset, objective, key or kind, or more than one length.
     """
-    said = {} if config_file is None else read_toml(Path(config_file))
+    file_table = {} if config_file is None else read_toml(Path(config_file))
     aim = None if goal is None else find_goal(goal)
     base = preset or ("nano" if aim is None else aim.preset)
-    if "format" in said and start is not None:
+    if "format" in file_table and start is not None:
         raise ConfigError(
             f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
             "begins with: take its format out to lay it over another start, or leave --from out"
         )
-    if "format" in said:  # a run's own, and whole: what is learnt may be another thing, no more
-        table: dict[str, Any] = _aimed(said, aim)
+    if "format" in file_table:
+        # a run's own, and whole: what is learnt may be another thing, no more
+        table: dict[str, Any] = _aimed(file_table, aim)
     else:
-        above = dict(said)
+        above = dict(file_table)
         table = encode(find(base_of(above) or base))
         if start is not None:  # a model is taken whole: nothing of the preset's stands below it
             table["model"] = {}
@@ -109,11 +110,11 @@ def choose(
     return replace(run, trained=adapters)
 
 
-def _aimed(said: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
+def _aimed(table: dict[str, Any], aim: Goal | None) -> dict[str, Any]:
     """A whole config with the objective that was asked for, where it has another."""
-    if aim is None or said.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
-        return said
-    return overlay(said, _of_goal(aim, tuned=False))
+    if aim is None or table.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+        return table
+    return overlay(table, _of_goal(aim, tuned=False))
 
 
 def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
@@ -134,16 +135,16 @@ def _of_start(start: str | Path | None, aim: Goal | None) -> dict[str, Any]:
 def _without_dropout(model: config.Transformer) -> config.Transformer:
     """The model with every dropout of its stacks at 0."""
 
-    def stack(each: config.Stack | None) -> config.Stack | None:
-        return None if each is None else _dry(replace(each, attention=_dry(each.attention)))
+    def stack(layers: config.Stack | None) -> config.Stack | None:
+        return None if layers is None else _dry(replace(layers, attention=_dry(layers.attention)))
 
     return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
 
 
 def _dry(part: T) -> T:
     if isinstance(part, config.Alternating):
-        return cast("T", replace(part, layers=tuple(_dry(each) for each in part.layers)))
-    has = any(each.name == "dropout" for each in fields(cast("Any", part)))
+        return cast("T", replace(part, layers=tuple(_dry(layer) for layer in part.layers)))
+    has = any(field.name == "dropout" for field in fields(cast("Any", part)))
     return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
 
 
@@ -163,12 +164,12 @@ def _tokenizer_of(path: Path) -> dict[str, Any]:
 
 def _head(model: config.Transformer, aim: Goal | None) -> config.Head:
     """The head that the goal needs: the model's own where it is of that kind, else a new one."""
-    wanted = config.PLAIN_HEAD if aim is None or aim.head is None else aim.head
-    if aim is None or isinstance(model.head, type(wanted)):
+    goal_head = config.PLAIN_HEAD if aim is None or aim.head is None else aim.head
+    if aim is None or isinstance(model.head, type(goal_head)):
         return model.head
-    if isinstance(wanted, config.ClassificationHead) and model.pooler:
-        return replace(wanted, pooling="first")
-    return wanted
+    if isinstance(goal_head, config.ClassificationHead) and model.pooler:
+        return replace(goal_head, pooling="first")
+    return goal_head
 
 
 def _of_goal(aim: Goal | None, *, tuned: bool) -> dict[str, Any]:
@@ -216,7 +217,7 @@ def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
     Raises:
         ConfigError: no such part of a row.
     """
-    names = [each.name for each in fields(corpus) if each.name != "paths"]
+    names = [field.name for field in fields(corpus) if field.name != "paths"]
     chosen: dict[str, Any] = {}
     for column in columns:
         name, equals, value = column.partition("=")

@@ -76,13 +76,13 @@ def classify(
     )
     # texts of like length together, so that little is padded
     order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
-    found = dict[int, Classified]()
+    by_place = dict[int, Classified]()
     for at in range(0, len(order), batch_size):
         places = order[at : at + batch_size]
         shares = _shares(run, [rows[place].ids for place in places])
         for place, row in zip(places, shares, strict=True):
-            found[place] = _classified(run, texts[place], names, row, rows[place].truncated)
-    return [found[place] for place in range(len(texts))]
+            by_place[place] = _classified(run, texts[place], names, row, rows[place].truncated)
+    return [by_place[place] for place in range(len(texts))]
 
 
 def class_names(run: Run) -> tuple[str, ...]:

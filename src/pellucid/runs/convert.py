@@ -67,10 +67,12 @@ def import_model(
     """
     source, out = Path(source), Path(out)
     refuse_taken(out)
-    told = None if tokenizer is None else Path(tokenizer)
+    tokenizer_path = None if tokenizer is None else Path(tokenizer)
     if is_adapter(source):
-        if told is not None:
-            raise RunError(f"--tokenizer {told}: adapters have the tokenizer of their base")
+        if tokenizer_path is not None:
+            raise RunError(
+                f"--tokenizer {tokenizer_path}: adapters have the tokenizer of their base"
+            )
         with forcing(force):
             return import_adapter(source, out, base=base)
     if base is not None:
@@ -80,13 +82,13 @@ def import_model(
         )
     if is_huggingface(source):
         published = open_published(source, fits=partial(check_opening, force=force))
-        words = published_tokenizer(published, source if told is None else told)
+        words = published_tokenizer(published, source if tokenizer_path is None else tokenizer_path)
         tensors = dict(filled(published, torch.device("cpu")).named_parameters())
         family, left_out = published.family, published.left_out
         run = as_run(published, RunFolder(out).tokenizer)
     elif source.is_file():
         model, tensors = read_llama2c(source, fits=partial(check_opening, force=force))
-        words, family, left_out = _llama2c_words(source, told, model), _LLAMA2C, {}
+        words, family, left_out = _llama2c_words(source, tokenizer_path, model), _LLAMA2C, {}
         run = around(model, RunFolder(out).tokenizer)
     else:
         raise RunError(
@@ -105,14 +107,18 @@ def import_model(
     )
 
 
-def _llama2c_words(source: Path, told: Path | None, model: config.Transformer) -> Tokenizer:
-    if told is None:
+def _llama2c_words(
+    source: Path, tokenizer_path: Path | None, model: config.Transformer
+) -> Tokenizer:
+    if tokenizer_path is None:
         raise RunError(
             f"{source} holds no tokenizer: pass the one it was trained with, as --tokenizer "
             "tokenizer.bin or tokenizer.model"
         )
     words = (
-        llama2c_tokenizer_from(told, model.rows) if told.suffix == ".bin" else tokenizer_from(told)
+        llama2c_tokenizer_from(tokenizer_path, model.rows)
+        if tokenizer_path.suffix == ".bin"
+        else tokenizer_from(tokenizer_path)
     )
     refuse_too_many(words, model)
     return words
@@ -138,9 +144,9 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
 
     def write(place: Path) -> None:
         nonlocal family
-        told = _ends(model, words)
+        special_ids = _ends(model, words)
         family = write_published(
-            place, model, tensors, told, problem_type=_problem_type(config_of_run)
+            place, model, tensors, special_ids, problem_type=_problem_type(config_of_run)
         )
         begins = model.encoder is None or model.decoder is None
         ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
@@ -175,5 +181,5 @@ def _problem_type(run: config.Run) -> str | None:
     if not _classifies(run.model):
         return None
     objective = run.objective
-    several = isinstance(objective, config.Classification) and objective.multi_label
-    return MULTI_LABEL if several else SINGLE_LABEL
+    multi_label = isinstance(objective, config.Classification) and objective.multi_label
+    return MULTI_LABEL if multi_label else SINGLE_LABEL

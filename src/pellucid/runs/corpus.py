@@ -44,23 +44,23 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
         TextError: the corpus cannot be read, or is too small.
     """
     tally = Tally()
-    found, parts = surveyed(text, tally, now)
+    corpus_survey, parts = surveyed(text, tally, now)
     tokenizer = made_tokenizer(text, parts, now)
-    watch = Pace(now, "encoding the text", found.n_bytes)
+    watch = Pace(now, "encoding the text", corpus_survey.n_bytes)
     digest = hashlib.sha256()
     counts = Counts()
     for side in (parts.train, parts.held_out):
-        for each in encoded(hashed(side, digest), tokenizer, watch=watch):
-            counts.add(each, tokenizer.unknown_id)
+        for piece in encoded(hashed(side, digest), tokenizer, watch=watch):
+            counts.add(piece, tokenizer.unknown_id)
     return CorpusReport(
-        documents=found.documents,
-        n_bytes=found.n_bytes,
+        documents=corpus_survey.documents,
+        n_bytes=corpus_survey.n_bytes,
         n_tokens=counts.n_tokens,
         unknown=counts.unknown,
         changed=counts.changed,
         vocab_size=tokenizer.vocab_size,
-        longest_bytes=int(found.sizes.max()),
-        longest=found.longest,
+        longest_bytes=int(corpus_survey.sizes.max()),
+        longest=corpus_survey.longest,
         sha256=digest.hexdigest(),
         tally=tally,
     )

@@ -97,8 +97,8 @@ def neighbours(vectors: Vectors) -> list[Neighbour]:
         cosines = _cosines(vectors[at : at + _COMPARED_AT_ONCE], vectors)
         for text, row in enumerate(cosines, start=at):
             row[text] = -np.inf
-            other = int(row.argmax())
-            nearest.append(Neighbour(text=text, nearest=other, cosine=float(row[other])))
+            closest = int(row.argmax())
+            nearest.append(Neighbour(text=text, nearest=closest, cosine=float(row[closest])))
     return nearest
 
 
@@ -109,8 +109,8 @@ def ranked(vectors: Vectors, like: Vectors) -> list[Neighbour]:
     return [Neighbour(text=int(at), nearest=0, cosine=float(cosines[at])) for at in order]
 
 
-def _cosines(left: Vectors, right: Vectors) -> npt.NDArray[np.float64]:
-    a, b = (each.astype(np.float64) for each in (left, right))
+def _cosines(queries: Vectors, candidates: Vectors) -> npt.NDArray[np.float64]:
+    a, b = (matrix.astype(np.float64) for matrix in (queries, candidates))
     a /= np.maximum(np.linalg.norm(a, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     b /= np.maximum(np.linalg.norm(b, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     return a @ b.T
@@ -173,8 +173,8 @@ def _pool(
 ) -> Float[Tensor, "texts d_model"]:
     match pool:
         case "mean":
-            kept = torch.where(real[..., None], states, torch.zeros_like(states))
-            return kept.sum(dim=1) / real.sum(dim=1, keepdim=True)
+            real_states = torch.where(real[..., None], states, torch.zeros_like(states))
+            return real_states.sum(dim=1) / real.sum(dim=1, keepdim=True)
         case "first":
             return states[:, 0]
         case "last":

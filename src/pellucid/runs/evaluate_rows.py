@@ -37,7 +37,7 @@ from pellucid.runs.using_budget import check_examples, check_windows
 from pellucid.training import HeldOut
 
 #: More held-out text than there is: the most that a config may say.
-_ALL = 10**15
+_NO_LIMIT = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +90,12 @@ def evaluate_rows(
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, was {limit}")
     rewards = find_reward(run.config.objective, reward)
-    with _examples(run, paths, tuple(columns)) as (data, said):
+    with _examples(run, paths, tuple(columns)) as (data, reading_notes):
         assert isinstance(data, StoredExamples)
         side = data.held_out if limit is None else data.held_out.spread(limit)
         check_examples(run, side, beams, force=force)
         task = _task(run, data, rewards)
-        return _evaluated(run, task, side, said, beams)
+        return _evaluated(run, task, side, reading_notes, beams)
 
 
 @contextmanager
@@ -120,13 +120,13 @@ def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = Fals
     if learns_from_rows(run):
         return evaluate_rows(run, reward=reward, force=force).held_out
     check_windows(run, force=force)
-    whole = replace(run.config, training=replace(run.config.training, evaluate_tokens=_ALL))
+    whole = replace(run.config, training=replace(run.config.training, evaluate_tokens=_NO_LIMIT))
     rewards = find_reward(run.config.objective, reward)
-    return _task(replace(run, config=whole), _own(run), rewards).evaluate("float32")
+    return _task(replace(run, config=whole), _open_own_data(run), rewards).evaluate("float32")
 
 
 def _evaluated(
-    run: Run, task: Task, side: Examples, said: tuple[str, ...], beams: Beams | None
+    run: Run, task: Task, side: Examples, reading_notes: tuple[str, ...], beams: Beams | None
 ) -> RowsEvaluation:
     assert task.judge is not None  # every objective that learns from rows has one
     if beams is not None and task.write is None:
@@ -139,13 +139,15 @@ def _evaluated(
     written = [] if beams is None or task.write is None else task.write(side, beams)
     compared = None
     if beams is not None:
-        compared = text_measures([each.text for each in written], [w.references for w in written])
+        compared = text_measures(
+            [output.text for output in written], [output.references for output in written]
+        )
     held_out = task.judge(side, "float32")
     finite(torch.tensor(held_out.loss_nats), "the losses of the examples")
     return RowsEvaluation(
         held_out=held_out,
         examples=len(side),
-        said=said,
+        said=reading_notes,
         classified=None if task.classify is None else task.classify(side, "float32"),
         written=tuple(written),
         compared=compared,
@@ -166,7 +168,7 @@ def _task(run: Run, data: Data, reward: Reward | None) -> Task:
     )
 
 
-def _own(run: Run) -> Data:
+def _open_own_data(run: Run) -> Data:
     """The data that a run keeps in its folder."""
     if is_published(run.folder):
         raise RunError(
@@ -187,7 +189,7 @@ def _examples(
                 f"--columns {','.join(columns)}: the run's own examples are encoded already; name "
                 "files too, or leave it out"
             )
-        yield _own(run), ("the run's own held-out examples",)
+        yield _open_own_data(run), ("the run's own held-out examples",)
         return
     corpus = run.config.text.corpus
     assert isinstance(corpus, config.Rows)

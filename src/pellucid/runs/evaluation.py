@@ -83,9 +83,9 @@ def evaluate_tokens(
         documents=documents,
     )
     for batch in cut:
-        here = to_device(batch, device)
+        device_batch = to_device(batch, device)
         with torch.no_grad(), autocast(device, precision):
-            losses = head_cross_entropy(model, here, divisor=1.0).token_losses
+            losses = head_cross_entropy(model, device_batch, divisor=1.0).token_losses
         # MPS has no float64
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
@@ -112,21 +112,21 @@ def evaluate(
     pieces = read_pieces(paths, field, Tally(), Piped())
     counts, starts = Counts(), list[int]()
     with tempfile.TemporaryFile() as file:  # the text may be larger than memory
-        for each in encoded(pieces, tokenizer):
-            if each.first:
+        for piece in encoded(pieces, tokenizer):
+            if piece.first:
                 starts.append(counts.n_tokens)
-            file.write(each.ids.tobytes())
-            counts.add(each, tokenizer.unknown_id)
+            file.write(piece.ids.tobytes())
+            counts.add(piece, tokenizer.unknown_id)
         file.flush()
         tokens = np.memmap(file, dtype=id_type(tokenizer), mode="r")
-        found = evaluate_tokens(
+        evaluation = evaluate_tokens(
             run.model,
             tokens,
             n_bytes=counts.n_bytes,
             documents=np.asarray(starts) if run.config.training.documents_apart else None,
         )
-    finite(torch.tensor(found.loss_nats), "the losses of the text")
-    return replace(found, unknown_tokens=counts.unknown, changed_documents=counts.changed)
+    finite(torch.tensor(evaluation.loss_nats), "the losses of the text")
+    return replace(evaluation, unknown_tokens=counts.unknown, changed_documents=counts.changed)
 
 
 def prefix(

@@ -24,7 +24,7 @@ _Row = tuple[str, str | None, str]
 _Part = tuple[str, list[_Row], int]
 
 #: Neighbours that are shown of a row with several documents.
-_MOST = 2
+_MAX_DOCUMENTS = 2
 
 
 def example_of(
@@ -70,11 +70,11 @@ def spelled(tokenizer: Tokenizer) -> Decode:
     """
 
     def decode(ids: Sequence[int]) -> str:
-        said = ""
-        for special, some in groupby(ids, key=lambda each: not tokenizer.decode([each])):
-            part = list(some)
-            said += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
-        return said
+        text = ""
+        for special, group in groupby(ids, key=lambda token_id: not tokenizer.decode([token_id])):
+            part = list(group)
+            text += "".join(map(tokenizer.token, part)) if special else tokenizer.decode(part)
+        return text
 
     return decode
 
@@ -123,18 +123,18 @@ def _documents(
         return [("", *_whole(batch, decode, causal, row))], ""
     numbers = _ints(batch.documents[row])
     starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
-    shown: list[_Part] = []
+    parts: list[_Part] = []
     further = first = fillers = 0
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
         rows, left_out = _whole(batch, decode, causal, row, slice(start, end), first=first)
         fillers += left_out
-        if rows and len(shown) < _MOST:
-            shown.append((f"example {len(shown) + 1} of this row", rows, 0))
+        if rows and len(parts) < _MAX_DOCUMENTS:
+            parts.append((f"example {len(parts) + 1} of this row", rows, 0))
             first += len(rows)
         elif rows:  # what only fills up the row has a number of its own, and is none
             further += 1
     note = f"{further} more in this row" if further else ""
-    return [*shown, ("", [], fillers)], note
+    return [*parts, ("", [], fillers)], note
 
 
 def _whole(
@@ -166,21 +166,21 @@ def _part(
     What a token sees is told by the places of the table, in which the part begins at `first`.
     """
     tokens = _ints(ids)
-    wanted = [IGNORED] * len(tokens) if targets is None else _ints(targets)
+    target_ids = [IGNORED] * len(tokens) if targets is None else _ints(targets)
     places = [i for i in range(len(tokens)) if real is None or bool(real[i])]
     rows: list[_Row] = []
     for n, i in enumerate(places):
-        target = None if wanted[i] == IGNORED else decode([wanted[i]])
+        target = None if target_ids[i] == IGNORED else decode([target_ids[i]])
         last = first + (n if causal else len(places) - 1)
-        rows.append((decode([tokens[i]]), target, _seen(first, last, causal) + besides))
+        rows.append((decode([tokens[i]]), target, _format_visible(first, last, causal) + besides))
     return rows, len(tokens) - len(places)
 
 
-def _seen(first: int, last: int, causal: bool) -> str:
+def _format_visible(first: int, last: int, causal: bool) -> str:
     if first == last:
         return "itself"
     return f"{first} to {last}" if causal else f"{first} to {last}, both ways"
 
 
 def _ints(ids: Tensor) -> list[int]:
-    return [int(each) for each in ids]
+    return [int(number) for number in ids]

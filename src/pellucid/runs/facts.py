@@ -67,22 +67,22 @@ def facts_of(
 def _kernels(plan: config.Plan) -> str:
     """What was chosen to make an update short."""
     attention = {"fused": "torch's fused attention", "products": "attention as matrix products"}
-    said = [
+    choices = [
         attention[plan.attention],
         "loss in C" if plan.native else "no C compiler: all in torch",
     ]
     if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1":
-        said.append("freed memory kept, in huge pages (--plain-memory: not)")
-    return "; ".join(said)
+        choices.append("freed memory kept, in huge pages (--plain-memory: not)")
+    return "; ".join(choices)
 
 
 def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
     """What does not move, where not all of the weights do."""
     if run.trained is None:
         return
-    every = list(job.model.parameters())
-    still = sum(each.numel() for each in every if not each.requires_grad)
-    share = still / sum(each.numel() for each in every)
+    parameters = list(job.model.parameters())
+    still = sum(parameter.numel() for parameter in parameters if not parameter.requires_grad)
+    share = still / sum(parameter.numel() for parameter in parameters)
     match run.trained:
         case config.LastLayers(count=count):
             blocks = "block" if count == 1 else f"{count} blocks"
@@ -96,18 +96,18 @@ def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
 
 def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:
     settings = run.training
-    rows, each = settings.batch_size, task.tokens_per_row
+    rows, row_tokens = settings.batch_size, task.tokens_per_row
     parts = f" in {settings.accumulation} parts" if settings.accumulation > 1 else ""
-    about = "" if each == int(each) else "about "
+    about = "" if row_tokens == int(row_tokens) else "about "
     epochs = plan.total_steps * mean_rows(settings) / task.rows_per_epoch
-    said = f"{rows} x {about}{each:.0f} = {rows * each:,.0f} tokens a step{parts}"
+    text = f"{rows} x {about}{row_tokens:.0f} = {rows * row_tokens:,.0f} tokens a step{parts}"
     match settings.growth:
         case config.GrowingBatch(first=first, until=until):
-            said += f", growing from {first} rows over {until:.0%} of the steps"
+            text += f", growing from {first} rows over {until:.0%} of the steps"
         case config.GrowingLength(first=first, until=until):
-            said += f", in pieces growing from {first} tokens over {until:.0%} of the steps"
+            text += f", in pieces growing from {first} tokens over {until:.0%} of the steps"
         case None:
             pass
         case _:
             assert_never(settings.growth)
-    return f"{said}, {epochs:.1f} epochs"
+    return f"{text}, {epochs:.1f} epochs"

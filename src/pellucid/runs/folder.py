@@ -130,7 +130,7 @@ class RunFolder:
                 f"pellucid attach {self.path}"
             ) from None
         try:
-            facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _timestamp()}
             with suppress(OSError):  # a courtesy to whoever is refused; the lock does the work
                 owner.write_text(json_text(facts), encoding="utf-8")
             yield
@@ -248,9 +248,9 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
             f"run with pellucid import {path} RUN; there is no training that could go on, be "
             "watched or be told of"
         )
-    what = "is not a run" if path.exists() else "does not exist"
+    problem = "is not a run" if path.exists() else "does not exist"
     raise RunError(
-        f"{path} {what}: a run's folder holds config.toml, and `pellucid train` prints its name"
+        f"{path} {problem}: a run's folder holds config.toml, and `pellucid train` prints its name"
     )
 
 
@@ -276,5 +276,5 @@ def _owner(file: Path) -> str:
         return ""
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")

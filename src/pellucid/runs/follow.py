@@ -40,14 +40,14 @@ def follow(
             for observer in (record, *observers):
                 observer(event)
 
-        every = [record, *observers]
-        every += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
-        for observer in every:
+        all_observers = [record, *observers]
+        all_observers += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
+        for observer in all_observers:
             if isinstance(observer, Panel):
                 observer.heed(lambda: interrupts.asked)
             for event in first:
                 observer(event)
-        run_loop(job, progress, every, interrupts)
+        run_loop(job, progress, all_observers, interrupts)
 
 
 @contextmanager

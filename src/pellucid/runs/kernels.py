@@ -28,7 +28,9 @@ _LONGEST = 512
 def choose_attention(model: Transformer, precision: Precision, *, rows: int) -> Kernel:
     """The faster kernel for passes of `rows` whole contexts."""
     length = model.context_length
-    heads = sum(each.n_heads for each in model.modules() if isinstance(each, MultiHeadAttention))
+    heads = sum(
+        module.n_heads for module in model.modules() if isinstance(module, MultiHeadAttention)
+    )
     weights = 2 * rows * heads * length**2
     narrow = model.device.type == "cpu" and precision == "bfloat16"
     short = length <= _LONGEST and weights <= _WEIGHT_BYTES

@@ -89,14 +89,14 @@ def verify_kills(
         shutil.copytree(origin, straight)
         whole = _go_on(straight, end, reward)
         proof = _Proof(origin, straight, origin, whole, start, end, reward)
-        made = proof.kill(kills, random.Random(seed))
+        records = proof.kill(kills, random.Random(seed))
         copy = proof.copy
         last = _go_on(copy, end, reward)
         return KillProof(
             from_step=start,
             to_step=end,
             seed=seed,
-            kills=tuple(made),
+            kills=tuple(records),
             losses_equal=losses_of(copy, start) == losses_of(straight, start),
             weights_equal=last.digests.get(end, _digest_at(copy, end)) == whole.digests[end],
         )
@@ -110,7 +110,7 @@ class _Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ChildReport:
     """What a child told: its last update, its checkpoints' digests, when it did its updates."""
 
     step: int
@@ -119,7 +119,7 @@ class _Told:
     killed: bool
 
 
-def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None) -> _Told:
+def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None) -> _ChildReport:
     """Let a process go on with a copy, and kill it at a moment, unless it is done before."""
     call = f"tell_until({str(path)!r}, {end}, {reward!r})"
     code = f"from pellucid.runs.kills import tell_until; {call}"
@@ -139,7 +139,7 @@ def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None
         problem = (err.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
     if process.returncode and (kill is None or "Error" in problem):
         raise RunError(f"a part of the proof failed: {problem}")
-    return _Told(step, digests, tuple(times), killed=process.returncode != 0)
+    return _ChildReport(step, digests, tuple(times), killed=process.returncode != 0)
 
 
 @dataclass(slots=True)
@@ -149,30 +149,30 @@ class _Proof:
     origin: Path
     straight: Path
     copy: Path
-    whole: _Told
+    whole: _ChildReport
     start: int
     end: int
     reward: str | None
 
     def kill(self, kills: int, moments: random.Random) -> list[Kill]:
         """Kill the copy so often, each time a bit further on; begun anew where it is done."""
-        made: list[Kill] = []
+        records: list[Kill] = []
         reach, at = 1.0, self.end
-        while len(made) < kills:
+        while len(records) < kills:
             if at >= self.end:
-                self.copy = self.origin.with_name(f"copy-{len(made)}-{reach}")
+                self.copy = self.origin.with_name(f"copy-{len(records)}-{reach}")
                 shutil.copytree(self.origin, self.copy)
                 at = self.start
-            ahead = reach * 2 * (self.end - at) / (kills - len(made) + 1)
+            ahead = reach * 2 * (self.end - at) / (kills - len(records) + 1)
             step = at + round(moments.uniform(0, min(self.end - 1 - at, ahead)))
-            told = _go_on(self.copy, self.end, self.reward, self._moment(step, at, moments))
-            if not told.killed:  # it was faster
+            report = _go_on(self.copy, self.end, self.reward, self._moment(step, at, moments))
+            if not report.killed:  # it was faster
                 at, reach = self.end, reach / 2
                 continue
             saved, equal = self.compare()
-            made.append(Kill(max(told.step, at), saved, equal))
+            records.append(Kill(max(report.step, at), saved, equal))
             at = saved
-        return made
+        return records
 
     def _moment(self, step: int, at: int, moments: random.Random) -> _Moment:
         """Within the update after `step`; where that is the first, while the copy is opened."""
@@ -191,9 +191,9 @@ class _Proof:
         except CheckpointError:
             return self.start, False
         step = int(path.name.removeprefix("step-"))
-        known = self.whole.digests.get(step, _digest_at(self.origin, step))
+        expected_digest = self.whole.digests.get(step, _digest_at(self.origin, step))
         mine, theirs = (losses_of(place, self.start, step) for place in (self.copy, self.straight))
-        return step, _digest_of(path) == known and mine == theirs
+        return step, _digest_of(path) == expected_digest and mine == theirs
 
 
 def tell_until(path: str, end: int, reward: str | None) -> None:

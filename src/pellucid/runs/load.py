@@ -133,15 +133,15 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
     Raises:
         CheckpointError: a tensor is missing, is not expected, or has another shape or type.
     """
-    wanted = model.state_dict()
-    if wanted.keys() != tensors.keys():
-        missing = sorted(wanted.keys() - tensors.keys())
-        extra = sorted(tensors.keys() - wanted.keys())
+    expected = model.state_dict()
+    if expected.keys() != tensors.keys():
+        missing = sorted(expected.keys() - tensors.keys())
+        extra = sorted(tensors.keys() - expected.keys())
         raise CheckpointError(
             f"the checkpoint does not fit the config: missing {missing or 'nothing'}, "
             f"not expected {extra or 'nothing'}"
         )
-    for name, tensor in wanted.items():
+    for name, tensor in expected.items():
         if tensor.shape != tensors[name].shape:
             raise CheckpointError(
                 f"the checkpoint does not fit the config: {name} is {tuple(tensors[name].shape)}, "

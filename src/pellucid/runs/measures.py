@@ -78,7 +78,7 @@ def classification_measures(
             f"one, and a column for each of the {n} classes"
         )
     if labels.shape == probabilities.shape:
-        return _several(probabilities, labels.astype(np.float64), classes)
+        return _measure_multi_label(probabilities, labels.astype(np.float64), classes)
     if labels.shape != (len(probabilities),):
         raise RunError(
             f"labels have shape {labels.shape}: give one for each of the {len(probabilities)} "
@@ -90,52 +90,56 @@ def classification_measures(
         raise RunError(
             f"text {row} has label {labels[row]}, and the classes are 0 to {n - 1}: correct it"
         )
-    return _one_each(probabilities, labels.astype(np.int64), classes)
+    return _measure_single_label(probabilities, labels.astype(np.int64), classes)
 
 
-def _one_each(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) -> Classified:
-    said = probabilities.argmax(axis=1)
-    came, called = np.eye(len(classes))[labels], np.eye(len(classes))[said]
+def _measure_single_label(
+    probabilities: Numbers, labels: Numbers, classes: Sequence[str]
+) -> Classified:
+    predicted = probabilities.argmax(axis=1)
+    came, called = np.eye(len(classes))[labels], np.eye(len(classes))[predicted]
     confusion = confusion_matrix(came, called)
-    each = _each_class(confusion[None], classes)
-    right = (said == labels).astype(np.float64)
+    per_class = _each_class(confusion[None], classes)
+    correct = (predicted == labels).astype(np.float64)
     # of two classes the second is the one that is looked for
-    yes = each[1] if len(each) == 2 else None
+    yes = per_class[1] if len(per_class) == 2 else None
     measures = {
         "accuracy": float(accuracy(confusion)),
         **({"f1": yes.f1, "precision": yes.precision, "recall": yes.recall} if yes else {}),
-        **_over_classes(each),
-        "ece": float(expected_calibration_error(probabilities.max(axis=1), right, n_bins=_BINS)),
+        **_over_classes(per_class),
+        "ece": float(expected_calibration_error(probabilities.max(axis=1), correct, n_bins=_BINS)),
         # over all classes, as Brier counted
         "brier": float(brier_score(probabilities, came).sum(axis=1).mean()),
     }
-    return Classified(measures, each, confusion.astype(np.int64))
+    return Classified(measures, per_class, confusion.astype(np.int64))
 
 
-def _several(probabilities: Numbers, labels: Numbers, classes: Sequence[str]) -> Classified:
+def _measure_multi_label(
+    probabilities: Numbers, labels: Numbers, classes: Sequence[str]
+) -> Classified:
     """A yes or no for every class of every text."""
     if not np.isin(labels, (0.0, 1.0)).all():
         raise RunError("labels hold something else than 0 and 1: give a 0 or 1 for each class")
-    said = (probabilities >= 0.5).astype(np.float64)
+    predicted = (probabilities >= 0.5).astype(np.float64)
     confusions = np.stack(
         [
-            confusion_matrix(_no_and_yes(labels[:, k]), _no_and_yes(said[:, k]))
+            confusion_matrix(_no_and_yes(labels[:, k]), _no_and_yes(predicted[:, k]))
             for k in range(len(classes))
         ]
     )
-    each = _each_class(confusions, classes)
+    per_class = _each_class(confusions, classes)
     # how sure of what was said, be it yes or no
     sure = np.maximum(probabilities, 1 - probabilities).ravel()
-    right = (said == labels).astype(np.float64)
+    correct = (predicted == labels).astype(np.float64)
     measures = {
-        "accuracy": float(right.mean()),
-        "exact_match": float(right.all(axis=1).mean()),
-        **_over_classes(each),
+        "accuracy": float(correct.mean()),
+        "exact_match": float(correct.all(axis=1).mean()),
+        **_over_classes(per_class),
         "micro_f1": float(f1_score(confusions.sum(axis=0))[1]),
-        "ece": float(expected_calibration_error(sure, right.ravel(), n_bins=_BINS)),
+        "ece": float(expected_calibration_error(sure, correct.ravel(), n_bins=_BINS)),
         "brier": float(brier_score(probabilities, labels).mean()),
     }
-    return Classified(measures, each, None)
+    return Classified(measures, per_class, None)
 
 
 def _no_and_yes(yes: Numbers) -> Numbers:
@@ -146,20 +150,20 @@ def _each_class(confusions: Numbers, classes: Sequence[str]) -> tuple[ClassMeasu
     """From one matrix over all classes, or from one of no and yes for each class."""
     shares = [f(confusions) for f in (precision_score, recall_score, f1_score)]
     counts = confusions.sum(axis=-1)
-    several = len(confusions) == len(classes) and confusions.shape[-1] == 2
-    picked = [values[:, 1] if several else values[0] for values in (*shares, counts)]
+    binary = len(confusions) == len(classes) and confusions.shape[-1] == 2
+    picked = [values[:, 1] if binary else values[0] for values in (*shares, counts)]
     return tuple(
         ClassMeasures(name, float(precision), float(recall), float(f1), int(texts))
         for name, precision, recall, f1, texts in zip(classes, *picked, strict=True)
     )
 
 
-def _over_classes(each: Sequence[ClassMeasures]) -> dict[str, float]:
+def _over_classes(per_class: Sequence[ClassMeasures]) -> dict[str, float]:
     """Means over classes: each counts alike."""
     return {
-        "macro_f1": float(np.mean([one.f1 for one in each])),
-        "macro_precision": float(np.mean([one.precision for one in each])),
-        "macro_recall": float(np.mean([one.recall for one in each])),
+        "macro_f1": float(np.mean([measures.f1 for measures in per_class])),
+        "macro_precision": float(np.mean([measures.precision for measures in per_class])),
+        "macro_recall": float(np.mean([measures.recall for measures in per_class])),
     }
 
 
@@ -178,10 +182,10 @@ def text_measures(
     Raises:
         RunError: they differ in number, there are none, or the package sacrebleu is not installed.
     """
-    wanted = _references(hypotheses, references)
+    reference_sets = _references(hypotheses, references)
     sacrebleu = _sacrebleu()
     # by place instead of by text; None where a text has fewer than another
-    by_place = [list(place) for place in zip_longest(*wanted)]
+    by_place = [list(place) for place in zip_longest(*reference_sets)]
     return {
         "bleu": float(sacrebleu.corpus_bleu(list(hypotheses), by_place).score),
         "chrf": float(sacrebleu.corpus_chrf(list(hypotheses), by_place).score),
@@ -204,10 +208,10 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> f
     Raises:
         RunError: they differ in number, or there are none.
     """
-    wanted = _references(hypotheses, references)
+    reference_sets = _references(hypotheses, references)
     same = [
-        text.strip() in [each.strip() for each in some]
-        for text, some in zip(hypotheses, wanted, strict=True)
+        text.strip() in [reference.strip() for reference in reference_set]
+        for text, reference_set in zip(hypotheses, reference_sets, strict=True)
     ]
     return sum(same) / len(same)
 
@@ -215,13 +219,15 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> f
 def _references(
     hypotheses: Sequence[str], references: Sequence[Reference]
 ) -> list[tuple[str, ...]]:
-    wanted = [(each,) if isinstance(each, str) else tuple(each) for each in references]
-    if len(hypotheses) != len(wanted) or not wanted or not all(wanted):
+    reference_sets = [
+        (reference,) if isinstance(reference, str) else tuple(reference) for reference in references
+    ]
+    if len(hypotheses) != len(reference_sets) or not reference_sets or not all(reference_sets):
         raise RunError(
             f"{len(hypotheses)} texts cannot be compared with {len(references)} references: give "
             "at least one text, and at least one reference for each"
         )
-    return wanted
+    return reference_sets
 
 
 def _sacrebleu() -> Any:

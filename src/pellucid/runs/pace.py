@@ -16,7 +16,7 @@ Say = Callable[[str], None]
 
 #: Seconds from one line to the next at least, and as a share of the time so far: long work needs
 #: fewer lines.
-_EVERY = 5.0
+_INTERVAL_SECONDS = 5.0
 _SHARE = 0.04
 
 
@@ -39,12 +39,12 @@ class Pace:
         self._bytes += n_bytes
         self._documents += ends
         moment = time.monotonic()
-        taken = moment - self._started
-        if moment - self._said >= max(_EVERY, _SHARE * taken):
+        elapsed = moment - self._started
+        if moment - self._said >= max(_INTERVAL_SECONDS, _SHARE * elapsed):
             self._said = moment
             done = size(self._bytes) + ("" if self._total is None else f" of {size(self._total)}")
             many = f", {self._documents:,} documents" if self._documents > 1 else ""
-            self._now(f"{self._what}: {done}{many}, {size(self._bytes / taken)}/s")
+            self._now(f"{self._what}: {done}{many}, {size(self._bytes / elapsed)}/s")
 
     def along(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """The pieces, each counted as it passes."""

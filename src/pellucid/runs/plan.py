@@ -127,7 +127,7 @@ def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
     if plan.native:  # without it is possible everywhere
         facts["native"] = has_native(device)
     return tuple(
-        Change(f"plan.{name}", repr(getattr(plan, name)), repr(now))
-        for name, now in facts.items()
-        if getattr(plan, name) != now
+        Change(f"plan.{name}", repr(getattr(plan, name)), repr(current))
+        for name, current in facts.items()
+        if getattr(plan, name) != current
     )

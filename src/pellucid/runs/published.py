@@ -53,11 +53,11 @@ def published_tokenizer(published: Published, path: Path) -> Tokenizer:
     Raises:
         TextError: there is none, or it has more tokens than the model.
     """
-    told = published.attributes
-    begin, end = told.get("decoder_start_token_id"), told.get("eos_token_id")
-    begin = told.get("bos_token_id") if begin is None else begin
-    tokenizer = tokenizer_from(path, begin_id=_one(begin), end_id=_one(end))
-    start = _one(told.get("decoder_start_token_id"))
+    attributes = published.attributes
+    begin, end = attributes.get("decoder_start_token_id"), attributes.get("eos_token_id")
+    begin = attributes.get("bos_token_id") if begin is None else begin
+    tokenizer = tokenizer_from(path, begin_id=_first_id(begin), end_id=_first_id(end))
+    start = _first_id(attributes.get("decoder_start_token_id"))
     if published.model.encoder is not None and published.model.decoder and start is not None:
         # what it writes need not begin as its tokenizer's texts do: CodeT5 has <s>, and <pad> here
         tokenizer = beginning_with(tokenizer, start)
@@ -100,8 +100,8 @@ def as_run(published: Published, tokenizer: Path) -> config.Run:
     run = around(published.model, tokenizer)
     if not isinstance(published.model.head, config.ClassificationHead):
         return run
-    several = published.attributes.get("problem_type") == MULTI_LABEL
-    objective = config.Classification(label_smoothing=0.0, multi_label=several)
+    multi_label = published.attributes.get("problem_type") == MULTI_LABEL
+    objective = config.Classification(label_smoothing=0.0, multi_label=multi_label)
     return replace(run, objective=objective)
 
 
@@ -112,8 +112,8 @@ def around(model: config.Transformer, tokenizer: Path) -> config.Run:
     return replace(recipe, model=model, text=text)
 
 
-def _one(token_id: object) -> int | None:
+def _first_id(token_id: object) -> int | None:
     """An id; the first where there is a list of them."""
     if isinstance(token_id, list) and token_id:
-        return _one(token_id[0])  # pyright: ignore[reportUnknownArgumentType]
+        return _first_id(token_id[0])  # pyright: ignore[reportUnknownArgumentType]
     return token_id if isinstance(token_id, int) else None

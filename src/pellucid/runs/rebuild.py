@@ -54,10 +54,10 @@ def rebuild(
     attend_by(model, plan.attention)
     if plan.compile:
         compile_blocks(model)
-    given = Given(
+    task_inputs = Given(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
-    return build_job(run, plan, into or folder, model, assemble_task(given))
+    return build_job(run, plan, into or folder, model, assemble_task(task_inputs))
 
 
 def restore(job: Job, checkpoint: Checkpoint) -> Progress:
@@ -127,8 +127,8 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
         ConfigError: its text is another.
     """
     source, named = existing_folder(Path(checkpoint))
-    before = read_config(source)
-    if run.text != before.text:
+    source_run = read_config(source)
+    if run.text != source_run.text:
         raise ConfigError(
             "text: a run that goes on under another config keeps its text and its tokenizer, which "
             "are prepared: leave the table as it is, or start a new run"
@@ -142,10 +142,10 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
 
 def branch_at(source: RunFolder, step: int, run: config.Run, target: RunFolder) -> None:
     """Copy a run as it was after `step` updates to an empty place, where it has another config."""
-    before, plan = read_config(source), read_plan(source)
+    source_run, plan = read_config(source), read_plan(source)
     copy_run(source, target, step)
     write_text(target.config, run_to_toml(run))
-    if run.training.precision != before.training.precision:
+    if run.training.precision != source_run.training.precision:
         precision = find_precision(run.training.precision, torch.device(plan.device))
         plan = replace(plan, precision=precision)
         write_text(target.plan, json_text(encode(plan), indent=1))

@@ -74,19 +74,19 @@ def cut_after(file: Path, step: int) -> list[str]:
     Gives back in sentences what was wrong with the file, each once in a run's life.
     """
     records, torn = _whole(file)
-    kept = [
+    remaining = [
         record
         for record in records
         if record["step"] <= step and (step > 0 or record["event"] in _OF_THE_START)
     ]
-    if torn or len(kept) < len(records) or not _ends_whole(file):
-        write_text(file, "".join(f"{json_text(record)}\n" for record in kept))
-    noticed = {record.get("text") for record in kept if record["event"] == "Noticed"}
+    if torn or len(remaining) < len(records) or not _ends_whole(file):
+        write_text(file, "".join(f"{json_text(record)}\n" for record in remaining))
+    noticed = {record.get("text") for record in remaining if record["event"] == "Noticed"}
     gaps = [
         f"{file.name} holds nothing of update {first}"
         if first == last
         else f"{file.name} holds nothing of the updates {first} to {last}"
-        for first, last in _gaps(kept, step)
+        for first, last in _gaps(remaining, step)
     ]
     return [*torn, *(text for text in gaps if text not in noticed)]
 
@@ -156,16 +156,16 @@ def _whole(file: Path) -> tuple[list[Record], list[str]]:
         end = last
     torn = b"\n".join(lines[end:]).strip(b"\n\r ")
     records = [_readable(file, _record_of, line) for line in lines[:end]]
-    return records, [_said(file, torn)] if torn else []
+    return records, [_describe_torn(file, torn)] if torn else []
 
 
-def _said(file: Path, torn: bytes) -> str:
+def _describe_torn(file: Path, torn: bytes) -> str:
     zeros = torn.count(b"\0")
     if zeros == len(torn):
         return f"{file.name} ended in {zeros:,} zero bytes after a crash: they are cut off"
-    more = f", {zeros:,} of them zero" if zeros else ""
+    in_zeros = f", {zeros:,} of them zero" if zeros else ""
     return (
-        f"the last line of {file.name} was cut short by a crash: its {len(torn):,} bytes{more} "
+        f"the last line of {file.name} was cut short by a crash: its {len(torn):,} bytes{in_zeros} "
         "are cut off"
     )
 
@@ -181,11 +181,11 @@ def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
         for record in records
         if record["event"] == "Logged" and isinstance(record.get("losses"), list)
     )
-    known = 0
+    covered = 0
     for first, last in (*stretches, (step + 1, step + 1)):
-        if first > known + 1:
-            yield known + 1, first - 1
-        known = max(known, last)
+        if first > covered + 1:
+            yield covered + 1, first - 1
+        covered = max(covered, last)
 
 
 def _record_of(line: bytes) -> Record:

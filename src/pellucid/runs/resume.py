@@ -75,9 +75,9 @@ def resume(
     folder, named = existing_folder(Path(path))
     with (
         forcing(force),
-        interrupts or Interrupts() as asked,
+        interrupts or Interrupts() as active_interrupts,
         folder.locked(),
-        shown_to(show, observers) as shown,
+        shown_to(show, observers) as all_observers,
     ):
         run = read_config(folder)
         run.check_objective()
@@ -103,14 +103,14 @@ def resume(
         if place.saved is not None and is_of_another_optimiser(place.saved, job):
             first.append(Noticed(step=place.step, text=_FORGOTTEN))
         if place.end is not None and place.step >= longer.total_steps and not drift:
-            for observer in shown:  # it is all recorded already
+            for observer in all_observers:  # it is all recorded already
                 for event in (*first, place.end):
                     observer(event)
             return load(folder.path)
         if longer != plan:
             write_text(folder.plan, json_text(encode(longer), indent=1))
         with memory_refused(run):
-            follow(job, progress, folder, first, shown, asked, watchers)
+            follow(job, progress, folder, first, all_observers, active_interrupts, watchers)
     return load(folder.path, force=True)  # the estimate of the training had it
 
 

@@ -43,8 +43,8 @@ def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
     Raises:
         ConfigError: it is missing, not wanted, or not there.
     """
-    wanted = isinstance(objective, config.PolicyGradient)
-    if not wanted:
+    takes_reward = isinstance(objective, config.PolicyGradient)
+    if not takes_reward:
         if name is not None:
             raise ConfigError(
                 f"--reward {name}: objective {type(objective).__name__} has no reward; leave it "
@@ -53,10 +53,10 @@ def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
         return None
     if name is None:
         raise ConfigError(f"objective PolicyGradient needs --reward: {_EXPECTED}")
-    before, colon, after = name.rpartition(":")
-    if not colon or not after:
+    source, colon, selector = name.rpartition(":")
+    if not colon or not selector:
         raise ConfigError(f"--reward {name}: {_EXPECTED}")
-    return _classifier(before, after) if Path(before).exists() else _function(before, after)
+    return _classifier(source, selector) if Path(source).exists() else _function(source, selector)
 
 
 def same_reward(objective: config.Objective, folder: RunFolder, name: str | None) -> None:
@@ -69,17 +69,17 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
     """
     if not isinstance(objective, config.PolicyGradient):
         return
-    known = _known(read_events(folder.metrics))
-    if known in (None, name):
+    trained_reward = _find_trained_reward(read_events(folder.metrics))
+    if trained_reward in (None, name):
         return
     if name is None:
         raise ConfigError(
-            f"{folder.path} was trained for --reward {known}. Code is run where you name it, and "
-            "never because a file does: say it again, where it is what you want"
+            f"{folder.path} was trained for --reward {trained_reward}. Code is run where you name "
+            "it, and never because a file does: say it again, where it is what you want"
         )
     raise ConfigError(
-        f"--reward {name}: {folder.path} was trained for {known}, and with another reward it "
-        f"would be another run: start one with --objective policy --from {folder.path}, or pass "
+        f"--reward {name}: {folder.path} was trained for {trained_reward}, and with another reward "
+        f"it would be another run: start one with --objective policy --from {folder.path}, or pass "
         "--allow-drift too"
     )
 
@@ -88,36 +88,42 @@ def reward_changes(
     objective: config.Objective, events: Iterable[Event], name: str | None
 ) -> list[Change]:
     """Another reward than the run was trained for up to here, where one is named."""
-    known = _known(events)
-    if not isinstance(objective, config.PolicyGradient) or None in (known, name) or known == name:
+    trained_reward = _find_trained_reward(events)
+    if (
+        not isinstance(objective, config.PolicyGradient)
+        or None in (trained_reward, name)
+        or trained_reward == name
+    ):
         return []
-    return [Change(REWARD, str(known), str(name))]
+    return [Change(REWARD, str(trained_reward), str(name))]
 
 
-def _known(events: Iterable[Event]) -> str | None:
+def _find_trained_reward(events: Iterable[Event]) -> str | None:
     """The reward that a run was started with, or was allowed to go on with."""
-    known: str | None = None
+    reward: str | None = None
     for event in events:
         if isinstance(event, Started):
-            known = dict(event.facts).get(REWARD)
+            reward = dict(event.facts).get(REWARD)
         elif isinstance(event, Drifted):
-            known = next((now for key, _, now in event.changes if key == REWARD), known)
-    return known
+            reward = next(
+                (new_reward for key, _, new_reward in event.changes if key == REWARD), reward
+            )
+    return reward
 
 
 def _function(module: str, function: str) -> Reward:
     try:
-        found = getattr(_imported(module), function)
+        reward_function = getattr(_imported(module), function)
     except ImportError as error:
         raise ConfigError(f"--reward {module}:{function}: {error}; {_EXPECTED}") from None
     except AttributeError:
         raise ConfigError(
             f"--reward {module}:{function}: {module} has no {function!r}; {_EXPECTED}"
         ) from None
-    if not callable(found):
+    if not callable(reward_function):
         raise ConfigError(f"--reward {module}:{function}: is no function; {_EXPECTED}")
     name = f"{module}:{function}"
-    return Reward(name, _checked(name, cast("Callable[..., Any]", found)))
+    return Reward(name, _checked(name, cast("Callable[..., Any]", reward_function)))
 
 
 def _imported(name: str) -> ModuleType:
@@ -178,7 +184,7 @@ def _classifier(path: str, label: str) -> Reward:
         del row
         if not answer.strip():  # an empty text is of no class
             return 0.0
-        (found,) = classify(run, answer)
-        return next(share.probability for share in found.shares if share.name == label)
+        (classified,) = classify(run, answer)
+        return next(share.probability for share in classified.shares if share.name == label)
 
     return Reward(f"{path}:{label}", reward)

@@ -50,8 +50,8 @@ def free_on(device: torch.device) -> Free | None:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return Free(torch.cuda.mem_get_info(device)[0] + unused, torch.cuda.get_device_name(device))
     if device.type == "mps":
-        most, held = torch.mps.recommended_max_memory(), torch.mps.current_allocated_memory()
-        return Free(most - held, "the GPU")
+        limit, held = torch.mps.recommended_max_memory(), torch.mps.current_allocated_memory()
+        return Free(limit - held, "the GPU")
     return free_memory() if device.type == "cpu" else None
 
 

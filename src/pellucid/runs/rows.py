@@ -48,7 +48,7 @@ Held = npt.NDArray[np.bool_]
 #: A window that nothing fills, where rows are only parted.
 _NO_END = 2**40
 #: Seconds from one line to the next.
-_EVERY = 5.0
+_INTERVAL_SECONDS = 5.0
 
 
 def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
@@ -126,20 +126,20 @@ def encode_rows(
 def stored(folder: Path, sides: dict[str, list[Example]], facts: Facts) -> StoredExamples:
     """The sides written to a folder; with whole rows where somebody asks for them later."""
     keeps = any(example.kept is not None for side in sides.values() for example in side)
-    return write(folder, sides, facts, text_of=_kept if keeps else None)
+    return write(folder, sides, facts, text_of=_text_to_keep if keeps else None)
 
 
-def _kept(example: Example) -> str:
+def _text_to_keep(example: Example) -> str:
     assert example.kept is not None
     return example.kept
 
 
 def _side(examples: Sequence[Example], chosen: Held) -> list[Example]:
-    return [example for example, here in zip(examples, chosen, strict=True) if here]
+    return [example for example, is_chosen in zip(examples, chosen, strict=True) if is_chosen]
 
 
 def _parted(examples: Sequence[Example], run: config.Run) -> Held:
-    return held_out_of([each.group for each in examples], run.text.held_out, run.seed)
+    return held_out_of([example.group for example in examples], run.text.held_out, run.seed)
 
 
 def _tokenizer(
@@ -197,10 +197,10 @@ def _check_labels(objective: config.Objective, form: Labelled) -> None:
         )
 
 
-def _counted(rows: Iterable[T], now: Say, what: str) -> Iterator[T]:
-    said = time.monotonic()
+def _counted(rows: Iterable[T], say_progress: Say, phase: str) -> Iterator[T]:
+    last_said = time.monotonic()
     for count, row in enumerate(rows, start=1):
-        if time.monotonic() - said >= _EVERY:
-            said = time.monotonic()
-            now(f"{what}: {count:,}")
+        if time.monotonic() - last_said >= _INTERVAL_SECONDS:
+            last_said = time.monotonic()
+            say_progress(f"{phase}: {count:,}")
         yield row

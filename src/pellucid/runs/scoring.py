@@ -134,24 +134,24 @@ def predictions(
     context = model.context_length
     lengths = range(first, len(ids) + 1)
     for start, group in groupby(lengths, key=lambda length: window_start(length, context)):
-        seen = list(group)
-        window = torch.tensor([ids[start : seen[-1]]], device=device)
-        hidden = model.hidden_states(window)[0, seen[0] - 1 - start :]
-        for at in range(0, len(seen), _PLACES_AT_ONCE):
+        group_lengths = list(group)
+        window = torch.tensor([ids[start : group_lengths[-1]]], device=device)
+        hidden = model.hidden_states(window)[0, group_lengths[0] - 1 - start :]
+        for at in range(0, len(group_lengths), _PLACES_AT_ONCE):
             logits = model.logits(hidden[at : at + _PLACES_AT_ONCE])
             logits = finite(logits, "the logits of the text")
             log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
-            for length, row in zip(seen[at : at + _PLACES_AT_ONCE], log_p, strict=True):
+            for length, row in zip(group_lengths[at : at + _PLACES_AT_ONCE], log_p, strict=True):
                 came = float(row[ids[length]]) if length < len(ids) else None
                 yield _prediction(tokenizer, row, length, start, came, top)
 
 
 def _prediction(
-    tokenizer: Tokenizer, log_p: Tensor, seen: int, start: int, came: float | None, top: int
+    tokenizer: Tokenizer, log_p: Tensor, length: int, start: int, came: float | None, top: int
 ) -> Prediction:
     values, tokens = log_p.topk(min(top, log_p.shape[-1]))
     return Prediction(
-        seen=seen,
+        seen=length,
         seen_from=start,
         log_p=came,
         likeliest=tuple(

@@ -89,12 +89,12 @@ def changes_since(
     sealed: Mapping[str, Any], run: config.Run, plan: config.Plan
 ) -> tuple[Change, ...]:
     """The keys by which a config and a plan differ from those of a checkpoint."""
-    now = seal(run, plan)
-    if sealed["seal"] == now["seal"]:
+    current = seal(run, plan)
+    if sealed["seal"] == current["seal"]:
         return ()
     return (
-        *_differences("", _as_now(config.Run, sealed["config"]), now["config"]),
-        *_differences("plan", _as_now(config.Plan, sealed["plan"]), now["plan"]),
+        *_differences("", _as_now(config.Run, sealed["config"]), current["config"]),
+        *_differences("plan", _as_now(config.Plan, sealed["plan"]), current["plan"]),
     )
 
 
@@ -110,12 +110,14 @@ def _as_now(kind: type[Any], values: Any) -> Any:
         return values
 
 
-def _differences(name: str, before: Any, now: Any) -> Iterator[Change]:
-    old, new = dict(_flat(name, before)), dict(_flat(name, now))
+def _differences(name: str, old_value: Any, new_value: Any) -> Iterator[Change]:
+    old, new = dict(_flat(name, old_value)), dict(_flat(name, new_value))
     for key in dict.fromkeys((*old, *new)):
         if key not in old or key not in new or old[key] != new[key]:
-            then, here = (repr(side[key]) if key in side else _ABSENT for side in (old, new))
-            yield Change(key, then, here)
+            old_text, new_text = (
+                repr(side[key]) if key in side else _ABSENT for side in (old, new)
+            )
+            yield Change(key, old_text, new_text)
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:

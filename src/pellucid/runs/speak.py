@@ -41,9 +41,11 @@ def generate(
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    how = sampling or Sampling()
-    check_writing(run, texts, how, force=force)
-    return generate_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
+    chosen_sampling = sampling or Sampling()
+    check_writing(run, texts, chosen_sampling, force=force)
+    return generate_texts(
+        run.model, run.tokenizer, texts, chosen_sampling, when_outgrown=when_outgrown
+    )
 
 
 def beam_search(
@@ -64,9 +66,9 @@ def beam_search(
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    how = beams or Beams()
-    check_writing(run, texts, how, force=force)
-    return search_texts(run.model, run.tokenizer, texts, how, when_outgrown=when_outgrown)
+    chosen_beams = beams or Beams()
+    check_writing(run, texts, chosen_beams, force=force)
+    return search_texts(run.model, run.tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
 
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
@@ -89,9 +91,9 @@ def speak_after(
 
     `spell` makes text of what was written, where that is not the tokenizer's own.
     """
-    seen = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
+    window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
-        logits = model(seen, encoded=encoded)[0, -1]
+        logits = model(window, encoded=encoded)[0, -1]
         shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
     greedy = Sampling(max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0)
     (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)

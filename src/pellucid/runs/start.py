@@ -61,24 +61,24 @@ def fill_body(
     Raises:
         CheckpointError: the bodies differ; says in which tensors. Or the model has no weights.
     """
-    wanted = model.state_dict()
+    expected = model.state_dict()
     fits = {
         name: tensors[name]
-        for name, tensor in wanted.items()
+        for name, tensor in expected.items()
         if name in tensors and tensors[name].shape == tensor.shape
     }
     if wrong := [
-        said
-        for name in dict.fromkeys((*wanted, *tensors))
+        problem
+        for name in dict.fromkeys((*expected, *tensors))
         if name not in fits and not name.startswith(_HEADS)
-        for said in [_difference(name, wanted.get(name), tensors.get(name))]
+        for problem in [_difference(name, expected.get(name), tensors.get(name))]
     ]:
-        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        remainder = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise CheckpointError(
             "the model to start from has another body than this one: "
-            f"{'; '.join(wrong[:3])}{more}; take its config, all but the head"
+            f"{'; '.join(wrong[:3])}{remainder}; take its config, all but the head"
         )
-    new = tuple(name for name in wanted if name not in fits)
+    new = tuple(name for name in expected if name not in fits)
     if new and model.device.type == "meta":
         raise CheckpointError(
             f"{new[0]} is not in the model to start from, and was not drawn: build the model with "
@@ -89,9 +89,9 @@ def fill_body(
     return new
 
 
-def _difference(name: str, here: Tensor | None, there: Tensor | None) -> str:
-    if there is None:
+def _difference(name: str, model_tensor: Tensor | None, start_tensor: Tensor | None) -> str:
+    if start_tensor is None:
         return f"it has no {name}"
-    if here is None:
+    if model_tensor is None:
         return f"it has {name}, which this one has not"
-    return f"{name} is {tuple(there.shape)} there and {tuple(here.shape)} here"
+    return f"{name} is {tuple(start_tensor.shape)} there and {tuple(model_tensor.shape)} here"

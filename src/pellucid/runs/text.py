@@ -76,19 +76,21 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
 def _prepared(
     text: config.Text,
     say: Say,
-    now: Say,
+    say_progress: Say,
     entry: Path | None = None,
     unchanged: Callable[[], bool] = lambda: False,
 ) -> tuple[Tokenizer, Fill]:
     tally = Tally()
-    _, parts = surveyed(text, tally, now)
+    _, parts = surveyed(text, tally, say_progress)
     workshop = None if entry is None else _workshop(entry, say)
     say("training the tokenizer")
-    tokenizer = _tokenizer(text, parts, workshop, now)
+    tokenizer = _tokenizer(text, parts, workshop, say_progress)
 
     def encode(folder: Path) -> PreparedText:
         total = parts.train.n_bytes + parts.held_out.n_bytes
-        return prepare(folder, parts, tokenizer, tally, Pace(now, "encoding the text", total))
+        return prepare(
+            folder, parts, tokenizer, tally, Pace(say_progress, "encoding the text", total)
+        )
 
     def fill(folder: Path) -> PreparedText:
         say("encoding the text")
@@ -110,12 +112,12 @@ def _prepared(
 
 
 def _tokenizer(
-    text: config.Text, parts: Parts, workshop: cache.Workshop | None, now: Say
+    text: config.Text, parts: Parts, workshop: cache.Workshop | None, say_progress: Say
 ) -> Tokenizer:
-    found = None if workshop is None else workshop.tokenizer(parts.sha256)
-    if found is not None:
-        return found
-    tokenizer = made_tokenizer(text, parts, now)
+    cached = None if workshop is None else workshop.tokenizer(parts.sha256)
+    if cached is not None:
+        return cached
+    tokenizer = made_tokenizer(text, parts, say_progress)
     if workshop is not None:
         with suppress(OSError):  # a full disk is said when the text is encoded
             workshop.keep_tokenizer(tokenizer, parts.sha256)
@@ -130,8 +132,8 @@ def surveyed(text: config.Text, tally: Tally, now: Say) -> tuple[Survey, Parts]:
     """
     read = assemble_corpus(documents_of(text))
     pieces = Pace(now, "reading the text").along(read(tally))
-    found = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
-    return found, part(lambda: read(Tally()), found, text.held_out)
+    corpus_survey = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
+    return corpus_survey, part(lambda: read(Tally()), corpus_survey, text.held_out)
 
 
 def made_tokenizer(text: config.Text, parts: Parts, now: Say) -> Tokenizer:

@@ -147,8 +147,8 @@ def train_config(
     From its first line on a signal ends it as `Interrupts` says. With `force` it begins even if
     more memory is expected to be needed than is free.
     """
-    with forcing(force), interrupts or Interrupts() as asked:
-        folder = _trained(run, name, out, reward, (observers, watchers, show), asked)
+    with forcing(force), interrupts or Interrupts() as active_interrupts:
+        folder = _trained(run, name, out, reward, (observers, watchers, show), active_interrupts)
     return load(folder.path, force=True)  # the estimate of the training had it
 
 
@@ -168,18 +168,18 @@ def _trained(
     check_teacher(run)
     if out is not None:
         refuse_taken(Path(out))
-    with shown_to(show, observers) as shown:
+    with shown_to(show, observers) as all_observers:
         seed_step(run.seed, 0)
 
-        def say(what: str) -> None:
-            for observer in shown:
-                observer(Preparing(what=what))
+        def say(phase: str) -> None:
+            for observer in all_observers:
+                observer(Preparing(what=phase))
 
-        def now(what: str) -> None:
-            for observer in shown:
-                observer(Preparing(what=what, fleeting=True))
+        def say_progress(phase: str) -> None:
+            for observer in all_observers:
+                observer(Preparing(what=phase, fleeting=True))
 
-        ready = ready_data(run, say, now)
+        ready = ready_data(run, say, say_progress)
         run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
         fits = partial(check_training, process=process, watched=bool(watchers))
         with memory_refused(run):
@@ -187,7 +187,7 @@ def _trained(
                 begin = _prepare(run, work, ready, rewards, say, fits)
             with folder.locked():
                 job, first = begin(folder)
-                follow(job, Progress(), folder, first, shown, interrupts, watchers)
+                follow(job, Progress(), folder, first, all_observers, interrupts, watchers)
     return folder
 
 
@@ -209,10 +209,10 @@ def _prepare(
         keep_start(Path(run.start), work)
     say("building the model, and timing a step")
     model = build_model(run, work, find_device(run.training.device))
-    given = Given(
+    task_inputs = Given(
         run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
     )
-    task = assemble_task(given)
+    task = assemble_task(task_inputs)
     plan, seconds, problem = resolve(run, model, task)
     write_text(work.plan, json_text(encode(plan), indent=1))
     # last: a folder with a config is a run that can be resumed

@@ -29,7 +29,7 @@ def check_writing(run: Run, texts: Sequence[str], how: Sampling | Beams, *, forc
 
 
 def _check_written(
-    run: Run, texts: int, prompt: int, how: Sampling | Beams, *, force: bool
+    run: Run, texts: int, prompt: int, decoding: Sampling | Beams, *, force: bool
 ) -> None:
     """So many texts at once, after prompts of at most so many tokens."""
     if run.model.decoder is None:  # it writes nothing, and says so
@@ -37,9 +37,9 @@ def _check_written(
     estimate = writing_memory(
         run.config.model,
         texts=texts,
-        beams=how.n_beams if isinstance(how, Beams) else 1,
+        beams=decoding.n_beams if isinstance(decoding, Beams) else 1,
         prompt=prompt,
-        new_tokens=how.max_new_tokens,
+        new_tokens=decoding.max_new_tokens,
     )
     check_memory(estimate, "writing this needs", device=run.model.device, force=force)
 

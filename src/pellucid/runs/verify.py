@@ -83,8 +83,8 @@ def first_and_last(folder: RunFolder, steps: int) -> tuple[int, int]:
 
 
 def _in_process(path: Path, end: int, reward: str | None) -> None:
-    said = f"{str(path)!r}, {end}, {reward!r}"
-    code = f"from pellucid.runs.verify import resume_until; resume_until({said})"
+    arguments = f"{str(path)!r}, {end}, {reward!r}"
+    code = f"from pellucid.runs.verify import resume_until; resume_until({arguments})"
     process = children.run(children.python(code))
     if process.returncode:
         last = process.stderr.strip().splitlines()[-1:] or ["no message"]

@@ -64,8 +64,8 @@ def prompt_and_answer(examples: Examples, place: int) -> tuple[list[int], list[i
     """The ids before the first answer, and those of that answer."""
     ids, supervised = (examples.columns[name][place].tolist() for name in ("ids", "supervised"))
     begin = supervised.index(1) if 1 in supervised else len(ids)
-    rest = supervised[begin:]
-    end = begin + (rest.index(0) if 0 in rest else len(rest))
+    tail = supervised[begin:]
+    end = begin + (tail.index(0) if 0 in tail else len(tail))
     return ids[:begin], ids[begin:end]
 
 

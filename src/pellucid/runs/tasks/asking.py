@@ -35,18 +35,18 @@ class Asking:
         text = self._tokenizer.decode(prompt)
         if not (text.startswith(self._before) and text.endswith(self._behind)):
             return text
-        said = text[len(self._before) : len(text) - len(self._behind)]
+        message = text[len(self._before) : len(text) - len(self._behind)]
         # a chat of several turns begins and ends as one of a single turn does
         marks = [mark.strip() for mark in (self._before, self._behind) if mark.strip()]
-        return text if any(mark in said for mark in marks) else said
+        return text if any(mark in message for mark in marks) else message
 
 
-def _around(given: Given) -> tuple[str, str]:
-    template = template_for(None, given.folder.path)
+def _around(task_inputs: Given) -> tuple[str, str]:
+    template = template_for(None, task_inputs.folder.path)
     try:
-        with closing(ChatTemplate(template, given.tokenizer)) as chat:
+        with closing(ChatTemplate(template, task_inputs.tokenizer)) as chat:
             ids = chat.prompt("a prompt", [{"role": "user", "content": _WORD}])
     except TextError:  # one that wants more than a user's message
         return "", ""
-    before, word, behind = given.tokenizer.decode(ids).partition(_WORD)
-    return (before, behind) if word else ("", "")
+    prefix, word, suffix = task_inputs.tokenizer.decode(ids).partition(_WORD)
+    return (prefix, suffix) if word else ("", "")

@@ -53,8 +53,10 @@ def classifying(given: Given) -> Task:
     by_texts = judge_by(given, objective, collation, "texts")
 
     def judge(side: Examples, precision: Precision) -> HeldOut:
-        found = by_texts(side, precision)
-        return replace(found, measures={**found.measures, **classify(side, precision).measures})
+        held_out = by_texts(side, precision)
+        return replace(
+            held_out, measures={**held_out.measures, **classify(side, precision).measures}
+        )
 
     few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
     multi = run.objective.multi_label
@@ -87,9 +89,9 @@ def predicted(
     probabilities: list[torch.Tensor] = []
     labels: list[torch.Tensor] = []
     for batch in in_turn(side, collation, given.run.training.batch_size):
-        here = to_device(batch, model.device)
+        device_batch = to_device(batch, model.device)
         with torch.no_grad(), autocast(model.device, precision):
-            logits = model.class_logits(here.ids, padding=here.padding).float()
+            logits = model.class_logits(device_batch.ids, padding=device_batch.padding).float()
         shares = shares_of(logits, several=collation.several)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
@@ -118,11 +120,11 @@ def classified(
 def _classes(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
     labels = train.columns["label"]
     # where a text may have several, each row is a 0 or 1 for every class
-    several = bool(labels.lengths.max() > 1)
+    multi_label = bool(labels.lengths.max() > 1)
     counts = (
         labels.flat.reshape(len(labels.lengths), -1).sum(axis=0)
-        if several
+        if multi_label
         else np.bincount(labels.flat, minlength=len(classes))
     )
-    each = ", ".join(f"{name} {n:,}" for name, n in zip(classes, counts, strict=True))
-    yield "classes", each
+    listing = ", ".join(f"{name} {n:,}" for name, n in zip(classes, counts, strict=True))
+    yield "classes", listing

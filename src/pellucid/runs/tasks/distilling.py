@@ -21,13 +21,13 @@ def distilling(given: Given) -> Task:
     teacher = teacher_of(given)
     plain = reading_on(given, assemble(given.run.objective, teacher=teacher.model))
     size = sum(parameter.numel() for parameter in teacher.model.parameters())
-    said = f"{short(size)} parameters, {_share(given, size)}, SHA-256 {teacher.sha256[:12]}"
+    description = f"{short(size)} parameters, {_share(given, size)}, SHA-256 {teacher.sha256[:12]}"
     return replace(
         plain,
-        facts=(*plain.facts, ("teacher", said)),
+        facts=(*plain.facts, ("teacher", description)),
         asked=size,
     )
 
 
-def _share(given: Given, size: int) -> str:
-    return f"{size / parameter_count(given.run.model):.1f} times the student's"
+def _share(task_inputs: Given, size: int) -> str:
+    return f"{size / parameter_count(task_inputs.run.model):.1f} times the student's"

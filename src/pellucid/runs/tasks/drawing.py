@@ -66,11 +66,11 @@ class Drawer:
         """
         room = self.model.context_length - max(len(prompt) for prompt in prompts)
         state = np.random.SeedSequence([self.seed, position % 2**63]).generate_state(1)
-        how = Sampling(
+        sampling = Sampling(
             max_new_tokens=min(longest, room), temperature=self.temperature, seed=int(state[0])
         )
         with at_rest(self.model), not_refused():
-            return generate_after(self.model, self.tokenizer, prompts, how)
+            return generate_after(self.model, self.tokenizer, prompts, sampling)
 
     def compare(
         self, prompts: list[Prompt], answers: Sequence[Continuation], precision: Precision
@@ -78,18 +78,20 @@ class Drawer:
         """The answers under the model as it stands and under the reference, both at rest."""
         ids, targets = self._rows(prompts, answers)
         device = self.model.device
-        here, flat = ids.to(device), targets.to(device).flatten()
+        device_ids, flat = ids.to(device), targets.to(device).flatten()
 
         def lazy(model: Transformer) -> LazyLogits:
-            return LazyLogits.of(model, model.hidden_states(here), temperature=self.temperature)
+            return LazyLogits.of(
+                model, model.hidden_states(device_ids), temperature=self.temperature
+            )
 
         with at_rest(self.model), autocast(device, precision):
-            own = lazy(self.model)
-            log_p = token_log_p(own, flat)
-        with asked(self.reference, self.model) as other, autocast(device, precision):
-            known = lazy(other)
-            reference_log_p = token_log_p(known, flat)
-            kl = token_divergence(own, known, flat, divergence="reverse")
+            policy_logits = lazy(self.model)
+            log_p = token_log_p(policy_logits, flat)
+        with asked(self.reference, self.model) as reference_model, autocast(device, precision):
+            reference_logits = lazy(reference_model)
+            reference_log_p = token_log_p(reference_logits, flat)
+            kl = token_divergence(policy_logits, reference_logits, flat, divergence="reverse")
         return Compared(
             ids=ids,
             targets=targets,
@@ -113,11 +115,11 @@ class Drawer:
 
     def kl_of(self, examples: Examples, n_rows: int, longest: int, precision: Precision) -> float:
         """The mean KL of an answer to each prompt of `examples`, in nats: an estimate in these."""
-        found: list[float] = []
+        kls: list[float] = []
         for place, prompts in enumerate(in_turn(examples, _Prompts(), n_rows)):
             answers = self.draw(prompts, -1 - place, longest)
-            found += to_list(self.compare(prompts, answers, precision).kl)
-        return float(np.mean(found))
+            kls += to_list(self.compare(prompts, answers, precision).kl)
+        return float(np.mean(kls))
 
 
 class _Prompts:
@@ -127,4 +129,4 @@ class _Prompts:
         return examples.columns["prompt"].lengths
 
     def batch(self, examples: Examples, chosen: npt.NDArray[np.int64]) -> list[Prompt]:
-        return [examples.columns["prompt"][int(each)].tolist() for each in chosen]
+        return [examples.columns["prompt"][int(place)].tolist() for place in chosen]

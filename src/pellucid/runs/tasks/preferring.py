@@ -35,10 +35,10 @@ def preferring(given: Given) -> Task:
     by_pairs = judge_by(given, objective, collation, "pairs")
 
     def judge(side: Examples, precision: Precision) -> HeldOut:
-        found = by_pairs(side, precision)
+        held_out = by_pairs(side, precision)
         answers = (side.columns[name].lengths.max() for name in ("chosen", "rejected"))
         kl = drawer.kl_of(side, rows, int(max(answers)), precision)
-        return replace(found, measures={**found.measures, "kl_exact": kl})
+        return replace(held_out, measures={**held_out.measures, "kl_exact": kl})
 
     drawer = Drawer(given.model, tokenizer, reference, temperature=1.0, seed=run.seed)
     asking = Asking(given)

@@ -16,15 +16,15 @@ def facts_of_examples(given: Given) -> tuple[Fact, ...]:
     return tuple(_facts(given))
 
 
-def _facts(given: Given) -> Iterator[Fact]:
-    data, corpus = given.examples, given.run.text.corpus
+def _facts(task_inputs: Given) -> Iterator[Fact]:
+    data, corpus = task_inputs.examples, task_inputs.run.text.corpus
     census = data.facts.census
     yield "data", f"{type(corpus).__name__}; {'; '.join(census['said'])}"
     for line in census["lines"]:
-        name, _, rest = line.partition(" ")
-        yield (name, rest) if name in ("dropped", "truncated") else ("rows", line)
+        name, _, detail = line.partition(" ")
+        yield (name, detail) if name in ("dropped", "truncated") else ("rows", line)
     examples = len(data.train) + len(data.held_out)
     share = len(data.held_out) / examples
     yield "held out", f"{len(data.held_out):,} of {examples:,} examples ({share:.1%})"
-    if given.run.start is not None and not isinstance(given.run.trained, config.LoRA):
-        yield "from", given.run.start
+    if task_inputs.run.start is not None and not isinstance(task_inputs.run.trained, config.LoRA):
+        yield "from", task_inputs.run.start

@@ -54,7 +54,7 @@ def judge_text(given: Given, text: PreparedText, precision: Precision) -> HeldOu
     held_out, n_bytes = prefix(
         text.held_out.tokens, text.held_out.n_bytes, given.tokenizer, settings.evaluate_tokens
     )
-    found = evaluate_tokens(
+    evaluation = evaluate_tokens(
         given.model,
         held_out,
         n_bytes=n_bytes,
@@ -62,10 +62,10 @@ def judge_text(given: Given, text: PreparedText, precision: Precision) -> HeldOu
         documents=text.held_out.starts if settings.documents_apart else None,
     )
     return HeldOut(
-        loss_nats=found.loss_nats,
-        over=found.tokens,
+        loss_nats=evaluation.loss_nats,
+        over=evaluation.tokens,
         unit="tokens",
-        measures={"bits_per_byte": found.bits_per_byte},
+        measures={"bits_per_byte": evaluation.bits_per_byte},
     )
 
 
@@ -83,8 +83,8 @@ def facts_of_text(choice: config.Text, text: PreparedText, tokenizer: Tokenizer)
         )
         yield "read", read_in_words(documents, manifest.read)
     yield "held out", f"{size(held_out.n_bytes)} ({by}), {held_out.n_tokens:,} tokens"
-    each = train.n_bytes / train.n_tokens
-    vocabulary = f"vocabulary {tokenizer.vocab_size:,} ({each:.2f} bytes each)"
+    bytes_per_token = train.n_bytes / train.n_tokens
+    vocabulary = f"vocabulary {tokenizer.vocab_size:,} ({bytes_per_token:.2f} bytes each)"
     yield "tokens", f"{train.n_tokens:,} to train on, {vocabulary}"
     if held_out.unknown:
         yield "unknown", f"{held_out.unknown:.3%} of the held-out tokens cannot be spelled"
@@ -103,9 +103,9 @@ def read_in_words(documents: int, read: Tally) -> str:
         (read.other_files, "file", "of other kinds skipped"),
         (read.duplicates, "exact duplicate", "dropped" if read.duplicates_dropped else "kept"),
     ]
-    said = [f"{_count(n, what)} {fate}" for n, what, fate in skipped if n]
-    return ", ".join([" ".join(parts), *said])
+    skipped_texts = [f"{_count(n, unit)} {fate}" for n, unit, fate in skipped if n]
+    return ", ".join([" ".join(parts), *skipped_texts])
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
+def _count(n: int, unit: str) -> str:
+    return f"{n:,} {unit}" + ("" if n == 1 else "s")

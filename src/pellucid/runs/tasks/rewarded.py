@@ -63,9 +63,9 @@ def rewarded(given: Given) -> Task:
         # asked for by who watches, too: a reward is somebody's code, and is called as often as ever
         if (position, n) not in drawn:
             prompts = order.batch(position // n_samples, n // n_samples)
-            made = rollouts.batch(prompts, position, precision)
+            rollout_batch = rollouts.batch(prompts, position, precision)
             drawn.clear()
-            drawn[position, n] = made
+            drawn[position, n] = rollout_batch
         return drawn[position, n]
 
     def judge(side: Examples, precision: Precision) -> HeldOut:
@@ -100,26 +100,26 @@ class Rollouts:
     def batch(self, prompts: PromptBatch, position: int, precision: Precision) -> RolloutBatch:
         """Several answers to each prompt, drawn by numbers that depend on `position` alone."""
         n_samples = self.objective.n_samples
-        several = PromptBatch(
+        repeated = PromptBatch(
             ids=_repeated(prompts.ids, n_samples),
             texts=_repeated(prompts.texts, n_samples),
             rows=_repeated(prompts.rows, n_samples),
         )
-        ids = [list(prompt) for prompt in several.ids]
+        ids = [list(prompt) for prompt in repeated.ids]
         answers = self.drawer.draw(ids, position, self.objective.max_new_tokens)
-        rewards = torch.tensor(self._rewards(several, answers))
-        found = self.drawer.compare(ids, answers, precision)
+        rewards = torch.tensor(self._rewards(repeated, answers))
+        compared = self.drawer.compare(ids, answers, precision)
         worth = rewards
         if self.objective.kl == "in_reward":
-            leash = (found.log_p - found.reference_log_p).sum(-1)
+            leash = (compared.log_p - compared.reference_log_p).sum(-1)
             worth = rewards - self.objective.beta * leash
         return RolloutBatch(
-            ids=found.ids,
-            targets=found.targets,
+            ids=compared.ids,
+            targets=compared.targets,
             advantages=self.advantages(worth.view(-1, n_samples)).flatten(),
             rewards=rewards,
-            sampled_log_p=found.log_p,
-            reference_log_p=found.reference_log_p,
+            sampled_log_p=compared.log_p,
+            reference_log_p=compared.reference_log_p,
             n_supervised=len(ids),
         )
 
@@ -159,5 +159,5 @@ class Rollouts:
             raise ConfigError(f"row {row}: {error}") from error.__cause__
 
 
-def _repeated(each: tuple[T, ...], n: int) -> tuple[T, ...]:
-    return tuple(one for one in each for _ in range(n))
+def _repeated(entries: tuple[T, ...], n: int) -> tuple[T, ...]:
+    return tuple(entry for entry in entries for _ in range(n))

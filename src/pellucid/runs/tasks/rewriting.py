@@ -54,8 +54,8 @@ def rewrite(given: Given, side: Examples, beams: Beams) -> list[Written]:
         (side.columns["source"][place].tolist(), side.columns["target"][place].tolist())
         for place in range(len(side))
     ]
-    how = replace(beams, max_new_tokens=min(beams.max_new_tokens, longest))
-    return written(given, pairs, how, reads=True)
+    bounded_beams = replace(beams, max_new_tokens=min(beams.max_new_tokens, longest))
+    return written(given, pairs, bounded_beams, reads=True)
 
 
 def rewritten(given: Given, examples: Examples, step: int) -> Sampled:

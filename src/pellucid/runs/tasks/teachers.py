@@ -71,9 +71,17 @@ def check_teacher(run: config.Run) -> None:
         )
     if isinstance(run.text.tokenizer, config.FromFile | config.Bytes):
         # the others are trained on the text, and compared when that is done
-        own = assemble_tokenizer(run.text.tokenizer, ())
-        rows = own.vocab_size if run.model.vocab_size is None else run.model.vocab_size
-        _compare(objective.teacher, _words_of(Path(objective.teacher)), model.rows, own, rows)
+        student_tokenizer = assemble_tokenizer(run.text.tokenizer, ())
+        rows = (
+            student_tokenizer.vocab_size if run.model.vocab_size is None else run.model.vocab_size
+        )
+        _compare(
+            objective.teacher,
+            _words_of(Path(objective.teacher)),
+            model.rows,
+            student_tokenizer,
+            rows,
+        )
 
 
 def teacher_of(given: Given) -> Teacher:
@@ -86,21 +94,21 @@ def teacher_of(given: Given) -> Teacher:
     """
     objective, note = given.run.objective, given.folder.teacher
     assert isinstance(objective, config.Distillation)
-    known = read_json_table(note, refusal=RunError) if note.exists() else None
-    opened = _opened(objective.teacher, known, device=str(given.model.device))
+    recorded = read_json_table(note, refusal=RunError) if note.exists() else None
+    opened = _opened(objective.teacher, recorded, device=str(given.model.device))
     rows = opened.config.model.rows, given.run.model.rows
     _compare(objective.teacher, opened.tokenizer, rows[0], given.tokenizer, rows[1])
     model = _plain(opened)
-    found = sha256_of(model.state_dict())
-    if known is None:
-        write_text(note, json_text({"checkpoint": str(opened.checkpoint), "sha256": found}))
-    elif known["sha256"] != found:
+    digest = sha256_of(model.state_dict())
+    if recorded is None:
+        write_text(note, json_text({"checkpoint": str(opened.checkpoint), "sha256": digest}))
+    elif recorded["sha256"] != digest:
         raise RunError(
             f"objective.teacher: the weights at {opened.checkpoint} are not those that this run "
-            f"began to learn from (SHA-256 {found[:12]}, was {known['sha256'][:12]}): put the old "
-            "ones back, or distil anew from these"
+            f"began to learn from (SHA-256 {digest[:12]}, was {recorded['sha256'][:12]}): put the "
+            "old ones back, or distil anew from these"
         )
-    return Teacher(model, found)
+    return Teacher(model, digest)
 
 
 def sha256_of(tensors: dict[str, Tensor]) -> str:
@@ -112,18 +120,18 @@ def sha256_of(tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _opened(named: str, known: dict[str, str] | None, *, device: str) -> Run:
+def _opened(named: str, recorded: dict[str, str] | None, *, device: str) -> Run:
     """The teacher; where it is known which of its checkpoints was learnt from, at that one."""
-    wanted = Path(named)
-    if known is not None and Path(known["checkpoint"]).exists():
-        wanted = Path(known["checkpoint"])
-    if not wanted.exists():
+    teacher_path = Path(named)
+    if recorded is not None and Path(recorded["checkpoint"]).exists():
+        teacher_path = Path(recorded["checkpoint"])
+    if not teacher_path.exists():
         raise RunError(
-            f"objective.teacher: {wanted}, which this run learns from, is not there (looked for "
-            f"from {Path.cwd()}): put it back to go on; what was learnt so far can be used without "
-            "it"
+            f"objective.teacher: {teacher_path}, which this run learns from, is not there (looked "
+            f"for from {Path.cwd()}): put it back to go on; what was learnt so far can be used "
+            "without it"
         )
-    return load(wanted, device=device)
+    return load(teacher_path, device=device)
 
 
 def _plain(teacher: Run) -> Transformer:
@@ -143,19 +151,21 @@ def _words_of(teacher: Path) -> Tokenizer:
     return Tokenizer.load(existing_folder(teacher)[0].tokenizer)
 
 
-def _compare(named: str, known: Tokenizer, known_rows: int, own: Tokenizer, own_rows: int) -> None:
-    same = known.to_json() == own.to_json()
-    if same and known_rows == own_rows:
+def _compare(
+    named: str, teacher: Tokenizer, teacher_rows: int, student: Tokenizer, student_rows: int
+) -> None:
+    same = teacher.to_json() == student.to_json()
+    if same and teacher_rows == student_rows:
         return
-    said = (
-        f"the two tokenizers cut text into other tokens ({known.vocab_size:,} in the teacher's, "
-        f"{own.vocab_size:,} in the student's)"
+    reason = (
+        f"the two tokenizers cut text into other tokens ({teacher.vocab_size:,} in the teacher's, "
+        f"{student.vocab_size:,} in the student's)"
         if not same
-        else f"the teacher has {known_rows:,} tokens and the student {own_rows:,}"
+        else f"the teacher has {teacher_rows:,} tokens and the student {student_rows:,}"
     )
     raise ConfigError(
-        f"objective.teacher: {said}, so that no prediction of one is a prediction of the other: "
+        f"objective.teacher: {reason}, so that no prediction of one is a prediction of the other: "
         f"give the student the teacher's tokenizer (pellucid distill does), with --set "
         f"text.tokenizer.kind=FromFile --set text.tokenizer.path={named} --set "
-        f"model.vocab_size={known_rows}"
+        f"model.vocab_size={teacher_rows}"
     )

@@ -96,20 +96,22 @@ def uncorrupting(given: Given) -> Task:
 
     # a whole window would be a page to read; the model is shown as little as its user
     few = given.text.held_out.tokens[: min(_SHOWN_TOKENS, length)]
-    shown = next(span_windows(few, spans, context_length=length, batch_size=1, seed=_HELD_OUT_SEED))
-    source = to_list(shown.source[0])
+    example_batch = next(
+        span_windows(few, spans, context_length=length, batch_size=1, seed=_HELD_OUT_SEED)
+    )
+    source = to_list(example_batch.source[0])
     spell = spelled(given.tokenizer)
 
     def sample(step: int) -> Sampled:
         model, tokenizer = given.model, given.tokenizer
-        seen = encode(model, [source])
+        encoded_source = encode(model, [source])
         return speak_after(
             model,
             tokenizer,
             [tokenizer.begin_id],
             spell(source),
             step,
-            encoded=seen,
+            encoded=encoded_source,
             spell=spell,
         )
 
@@ -117,16 +119,16 @@ def uncorrupting(given: Given) -> Task:
 
 
 def _task(
-    given: Given,
+    task_inputs: Given,
     order: MaskedOrder | SpanOrder,
     windows: Callable[[], Iterator[Batch]],
     sample: Callable[[int], Sampled | None],
 ) -> Task:
-    run = given.run
+    run = task_inputs.run
     objective = assemble(run.objective)
 
     def evaluate(precision: Precision) -> HeldOut:
-        return judged(objective, given.model, windows(), precision, unit="tokens")
+        return judged(objective, task_inputs.model, windows(), precision, unit="tokens")
 
     return Task(
         objective=objective,
@@ -136,6 +138,6 @@ def _task(
         evaluate=evaluate,
         sample=sample,
         guessing_nats=math.log(run.model.rows),
-        facts=tuple(facts_of_text(run.text, given.text, given.tokenizer)),
-        example=example_of(order.batch(0, 1), spelled(given.tokenizer), causal=False),
+        facts=tuple(facts_of_text(run.text, task_inputs.text, task_inputs.tokenizer)),
+        example=example_of(order.batch(0, 1), spelled(task_inputs.tokenizer), causal=False),
     )

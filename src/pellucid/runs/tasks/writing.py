@@ -23,37 +23,37 @@ def written(
     What is given more than once is written for once, and any of its second halves would do. With
     `reads`, an encoder reads the first half and the text begins anew; else it goes on from there.
     """
-    wanted: dict[tuple[int, ...], list[Ids]] = {}
-    for before, after in pairs:
-        wanted.setdefault(tuple(before), []).append(after)
-    texts = dict(_searched(given, sorted(wanted, key=len), beams, reads=reads))
+    references_by_prompt: dict[tuple[int, ...], list[Ids]] = {}
+    for prompt, reference in pairs:
+        references_by_prompt.setdefault(tuple(prompt), []).append(reference)
+    texts = dict(_searched(given, sorted(references_by_prompt, key=len), beams, reads=reads))
     return [
         Written(
-            given=_words(given, before),
-            text=_words(given, texts[before]),
-            references=tuple(dict.fromkeys(_words(given, after) for after in afters)),
+            given=_words(given, prompt),
+            text=_words(given, texts[prompt]),
+            references=tuple(dict.fromkeys(_words(given, reference) for reference in references)),
         )
-        for before, afters in wanted.items()
+        for prompt, references in references_by_prompt.items()
     ]
 
 
 def _searched(
-    given: Given, givens: Sequence[tuple[int, ...]], beams: Beams, *, reads: bool
+    task_inputs: Given, prompts: Sequence[tuple[int, ...]], beams: Beams, *, reads: bool
 ) -> Iterator[tuple[tuple[int, ...], Ids]]:
-    model, tokenizer = given.model, given.tokenizer
+    model, tokenizer = task_inputs.model, task_inputs.tokenizer
     # of about the same length, so that little is padded
-    for start in range(0, len(givens), WRITTEN_AT_ONCE):
-        some = givens[start : start + WRITTEN_AT_ONCE]
-        found = beam_search_ids(
+    for start in range(0, len(prompts), WRITTEN_AT_ONCE):
+        batch = prompts[start : start + WRITTEN_AT_ONCE]
+        hypotheses = beam_search_ids(
             model,
-            [[tokenizer.begin_id] for _ in some] if reads else some,
+            [[tokenizer.begin_id] for _ in batch] if reads else batch,
             beams,
             end_id=tokenizer.end_id,
-            encoded=encode(model, some) if reads else None,
+            encoded=encode(model, batch) if reads else None,
         )
-        for each, (best, *_) in zip(some, found, strict=True):
-            yield each, best.ids
+        for prompt, (best, *_) in zip(batch, hypotheses, strict=True):
+            yield prompt, best.ids
 
 
-def _words(given: Given, ids: Ids) -> str:
-    return given.tokenizer.decode(ids).strip()  # which leaves out where it begins and ends
+def _words(task_inputs: Given, ids: Ids) -> str:
+    return task_inputs.tokenizer.decode(ids).strip()  # which leaves out where it begins and ends
