@@ -88,8 +88,11 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
 def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
-            before, after = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
-            return Sandwich(before=before, after=after)
+            norm_before, norm_after = (
+                parts.norm(stack.norm, d_model),
+                parts.norm(stack.norm, d_model),
+            )
+            return Sandwich(before=norm_before, after=norm_after)
         return parts.norm(stack.norm, d_model)
 
     crossed = stack.cross_attention
