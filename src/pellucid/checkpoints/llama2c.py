@@ -123,7 +123,8 @@ def read_llama2c(
     if size != _HEADER.size + 4 * numbers:
         raise CheckpointError(
             f"{file} has {size:,} bytes; a llama2.c model with its header "
-            f"{_format_header(header)} has {_HEADER.size + 4 * numbers:,}: it was cut off, or is something else"
+            f"{_format_header(header)} has {_HEADER.size + 4 * numbers:,}: it was "
+            "cut off, or is something else"
         )
     try:
         model = header.config()

@@ -47,8 +47,8 @@ def read_rotary(
     )
     if share is None and rotated_share != 1.0:
         raise CheckpointError(
-            f"config.json: the rope parameter 'partial_rotary_factor' = {rotated_share} is not handled "
-            "in this family, which turns all features of a head: the only value is 1"
+            f"config.json: the rope parameter 'partial_rotary_factor' = {rotated_share} is not "
+            "handled in this family, which turns all features of a head: the only value is 1"
         )
     if not isinstance(kind, str):
         raise CheckpointError(f"config.json: rope_type must be a name, was {kind!r}")
