@@ -85,7 +85,7 @@ def _cells(points: tuple[Point, ...]) -> list[Point]:
 
 
 def _sides(cell: Point, neighbour: Point) -> tuple[int, int]:
-    """The side of `here` towards `there`, and the side of `there` towards `here`."""
+    """The side of `cell` towards `neighbour`, and the side of `neighbour` towards `cell`."""
     if cell[0] == neighbour[0]:
         return (_SOUTH, _NORTH) if neighbour[1] > cell[1] else (_NORTH, _SOUTH)
     return (_EAST, _WEST) if neighbour[0] > cell[0] else (_WEST, _EAST)

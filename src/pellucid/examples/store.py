@@ -266,13 +266,11 @@ def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
     if file.name in {stored.name for stored in facts.files}:
         # not splitlines, which also cuts at other characters than a line's end
         texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
-    examples = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
-    counts = [len(examples.rows), *(len(column) for column in columns.values())]
-    if {*counts, facts.examples} != {facts.examples} or len(
-        texts or examples.rows
-    ) != facts.examples:
+    opened = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
+    counts = [len(opened.rows), *(len(column) for column in columns.values())]
+    if {*counts, facts.examples} != {facts.examples} or len(texts or opened.rows) != facts.examples:
         raise ValueError(f"{side} has not the {facts.examples} examples that were written")
-    return examples
+    return opened
 
 
 def _mapped(file: Path) -> npt.NDArray[Any]:

@@ -116,15 +116,15 @@ def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
     if not text_survey.documents:
         return None
     smallest = int(text_survey.sizes[text_survey.used].min())
-    n_chosen = 0
+    chosen_bytes = 0
     for index in text_survey.by_digest():
-        if n_chosen + smallest > budget:
+        if chosen_bytes + smallest > budget:
             break  # nothing fits any more
         size = int(text_survey.sizes[index])
-        if text_survey.used[index] and n_chosen + size <= budget:
+        if text_survey.used[index] and chosen_bytes + size <= budget:
             chosen[index] = True
-            n_chosen += size
-    return chosen if chosen.any() and n_chosen >= budget / 2 else None
+            chosen_bytes += size
+    return chosen if chosen.any() and chosen_bytes >= budget / 2 else None
 
 
 def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
@@ -178,10 +178,8 @@ def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, b
     for place, piece in _used(read, text_survey):
         again.check(place, piece)
         if place != previous:
-            knife, previous = (
-                _Knife(text_survey.characters.get(place, len(piece.text)), share),
-                place,
-            )
+            knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)
+            previous = place
         for in_tail, text in knife.cut(piece.text):
             if text:
                 yield place, in_tail, Piece(piece.name, text, last=False)
