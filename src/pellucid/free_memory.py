@@ -49,8 +49,8 @@ _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 
 def free_memory(root: Path = Path("/")) -> Free | None:
     """The least of what the machine and its control groups have free; None where nothing says."""
-    found = [*_machine(root), *_groups(root)]
-    return min(found, default=None)
+    readings = [*_machine(root), *_groups(root)]
+    return min(readings, default=None)
 
 
 @contextmanager
@@ -104,8 +104,8 @@ def _windows() -> int | None:
 
 def _groups(root: Path) -> Iterator[Free]:
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, group = line.partition(":")
+        controllers, _, path = group.partition(":")
         if not controllers:
             yield from _upwards(root / "sys/fs/cgroup", path, _V2)
         elif "memory" in controllers.split(","):

@@ -29,16 +29,16 @@ def handled(numbers: Iterable[int], handler: Handler) -> Generator[None]:
     A signal that was ignored stays ignored, as `nohup` wants it. Outside the main thread nothing is
     installed: Python allows it nowhere else.
     """
-    before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+    previous_handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
     try:
         if threading.current_thread() is threading.main_thread():
             for number in numbers:
                 # None: a handler that is not Python's, which could not be put back
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    before[number] = signal.signal(number, handler)
+                    previous_handlers[number] = signal.signal(number, handler)
         yield
     finally:
-        for number, previous in before.items():
+        for number, previous in previous_handlers.items():
             signal.signal(number, previous)
 
 

@@ -416,11 +416,11 @@ def test_a_way_that_leaves_https_is_not_followed(there: Server, target: Path) ->
     with pytest.raises(TextError, match="not https: it is not followed"):
         fetch(f"{url}/file.txt", target)
     there.url = url
-    way = server._Way("https://example.org/file.txt")
+    redirects = server._Redirects("https://example.org/file.txt")
     request = server.urllib.request.Request("https://example.org/file.txt")
     with pytest.raises(TextError, match="not https"):
-        way.redirect_request(request, None, 302, "", Message(), "http://example.org/file.txt")
-    onward = way.redirect_request(request, None, 302, "", Message(), "https://example.net/f")
+        redirects.redirect_request(request, None, 302, "", Message(), "http://example.org/file.txt")
+    onward = redirects.redirect_request(request, None, 302, "", Message(), "https://example.net/f")
     assert onward is not None
 
 

@@ -33,26 +33,26 @@ class Batch:
 
     def named_tensors(self) -> dict[str, Tensor]:
         """Every tensor by name; those of a batch within as `chosen.ids`."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
-                found[field.name] = value
+                tensors[field.name] = value
             elif isinstance(value, Batch):
                 within = value.named_tensors()
-                found |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
-        return found
+                tensors |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
+        return tensors
 
     def changed(self: _B, change: Callable[[Tensor], Tensor]) -> _B:
         """The same batch, with `change` applied to each of its tensors."""
-        made: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
-                made[field.name] = change(value)
+                changes[field.name] = change(value)
             elif isinstance(value, Batch):
-                made[field.name] = value.changed(change)
-        return replace(self, **made)
+                changes[field.name] = value.changed(change)
+        return replace(self, **changes)
 
     @property
     def rows(self) -> int:

@@ -122,8 +122,9 @@ def read_llama2c(
     numbers = sum(n * math.prod(shape) for n, (_, shape) in zip(counts, groups, strict=True))
     if size != _HEADER.size + 4 * numbers:
         raise CheckpointError(
-            f"{file} has {size:,} bytes; a llama2.c model with its header {_said(header)} has "
-            f"{_HEADER.size + 4 * numbers:,}: it was cut off, or is something else"
+            f"{file} has {size:,} bytes; a llama2.c model with its header "
+            f"{_format_header(header)} has {_HEADER.size + 4 * numbers:,}: it was "
+            "cut off, or is something else"
         )
     try:
         model = header.config()
@@ -147,12 +148,13 @@ def _read_header(file: Path, start: bytes) -> _Header:
     sizes = (*numbers[:5], abs(header.vocab_size), header.context_length)
     if min(sizes) < 1 or max(sizes) > 2**24 or header.d_model % header.n_heads:
         raise CheckpointError(
-            f"{file} is not a llama2.c model: its first seven numbers would say {_said(header)}"
+            f"{file} is not a llama2.c model: its first seven numbers would say "
+            f"{_format_header(header)}"
         )
     return header
 
 
-def _said(header: _Header) -> str:
+def _format_header(header: _Header) -> str:
     return (
         f"d_model {header.d_model}, d_ff {header.d_ff}, n_layers {header.n_layers}, n_heads "
         f"{header.n_heads}, n_kv_heads {header.n_kv_heads}, vocab_size {header.vocab_size}, "

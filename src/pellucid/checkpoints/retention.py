@@ -58,8 +58,8 @@ class Shelf:
         The newest `keep` and the best one stay.
         """
         path, run_id = self.path(step), self._run_id()
-        taken = path.is_file() or any((path / name).exists() for name in FILES)
-        if (taken or path.is_symlink()) and own_files(path, run_id) is None:
+        occupied = path.is_file() or any((path / name).exists() for name in FILES)
+        if (occupied or path.is_symlink()) and own_files(path, run_id) is None:
             _log.warning("%s is not this run's own: set aside as %s", path, disk.set_aside(path))
         save(path, checkpoint, run_id=run_id, replace=True)
         if best:
@@ -157,10 +157,10 @@ class Shelf:
     def _tidy(self, keep: int) -> None:
         run_id = self._run_id()
         listed = {step: own_files(self.path(step), run_id) for step in self.steps()}
-        own = {step: files for step, files in listed.items() if files is not None}
-        spared = {self.path(step).name for step in list(own)[-keep:]}
+        owned = {step: files for step, files in listed.items() if files is not None}
+        spared = {self.path(step).name for step in list(owned)[-keep:]}
         spared |= {_read_mark(self.folder / mark) or "" for mark in ("latest", "best")}
-        for step, files in own.items():
+        for step, files in owned.items():
             if self.path(step).name not in spared:
                 _log.debug("taking away %s", self.path(step))
                 disk.remove(self.path(step), files)

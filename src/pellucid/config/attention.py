@@ -48,18 +48,18 @@ class MultiHead:
                 f"{self.n_kv_heads}: each key/value head serves the same number of query heads"
             )
         for name, least in (("d_value", 1), ("window", 1)):
-            given = getattr(self, name)
-            if given is not None:
-                at_least(name, given, least)
+            setting = getattr(self, name)
+            if setting is not None:
+                at_least(name, setting, least)
         if isinstance(self.qk_norm, GroupNorm) and self.d_head % self.qk_norm.n_groups:
             raise ConfigError(
                 f"d_head must be a multiple of qk_norm.n_groups, was {self.d_head} and "
                 f"{self.qk_norm.n_groups}"
             )
         for name in ("scale", "soft_cap"):
-            given = getattr(self, name)
-            if given is not None:
-                positive(name, given)
+            setting = getattr(self, name)
+            if setting is not None:
+                positive(name, setting)
 
     @property
     def value_width(self) -> int:

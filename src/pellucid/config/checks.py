@@ -9,7 +9,7 @@ from pellucid.reader import short
 
 #: More than any model or run has, by name, and why; all others have `_FAR`. What a machine has
 #: memory for is another question.
-_MOST = {
+_LARGEST = {
     "n_layers": (10_000, "the deepest models that were ever trained have a thousand layers"),
     "n_heads": (2**14, "the widest models have some hundreds"),
     "n_kv_heads": (2**14, "the widest models have some hundreds"),
@@ -37,9 +37,9 @@ def at_least(name: str, value: float, least: float) -> None:
     _finite(name, value)
     if not value >= least:
         raise ConfigError(f"{name} must be at least {least}, was {short(value)}")
-    most, why = _MOST.get(name, _FAR)
-    if value > most:
-        raise ConfigError(f"{name} must be at most {most:,}, was {short(value)}: {why}")
+    largest, why = _LARGEST.get(name, _FAR)
+    if value > largest:
+        raise ConfigError(f"{name} must be at most {largest:,}, was {short(value)}: {why}")
 
 
 def positive(name: str, value: float) -> None:

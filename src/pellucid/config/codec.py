@@ -92,7 +92,7 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
     for key in table:
         if key not in names:
             raise ConfigError(
-                f"{_said(at)}unknown key {short(key)}{_did_you_mean(key, names)}; {has}"
+                f"{_format_path(at)}unknown key {short(key)}{_did_you_mean(key, names)}; {has}"
             )
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
@@ -104,11 +104,11 @@ def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
         elif types.NoneType in typing.get_args(hints[field.name]):
             values[field.name] = None
         else:
-            raise ConfigError(f"{_said(at)}missing {field.name!r}; {has}")
+            raise ConfigError(f"{_format_path(at)}missing {field.name!r}; {has}")
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{_said(at)}{error}") from None
+        raise ConfigError(f"{_format_path(at)}{error}") from None
 
 
 @functools.cache
@@ -177,7 +177,7 @@ def _table(data: object, at: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", data)
 
 
-def _said(at: str) -> str:
+def _format_path(at: str) -> str:
     return f"{at}: " if at else ""
 
 

@@ -29,7 +29,7 @@ class Conversations:
     template: str | None = None
 
     def __post_init__(self) -> None:
-        _some(self.paths)
+        _require_paths(self.paths)
         if self.messages is not None and (self.prompt or self.answer):
             raise ConfigError("messages hold prompts and answers both: leave prompt and answer out")
 
@@ -43,7 +43,7 @@ class Pairs:
     target: str | None = None
 
     def __post_init__(self) -> None:
-        _some(self.paths)
+        _require_paths(self.paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Labelled:
     separator: str | None = None
 
     def __post_init__(self) -> None:
-        _some(self.paths)
+        _require_paths(self.paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Preferences:
     template: str | None = None
 
     def __post_init__(self) -> None:
-        _some(self.paths)
+        _require_paths(self.paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ class Prompts:
     template: str | None = None
 
     def __post_init__(self) -> None:
-        _some(self.paths)
+        _require_paths(self.paths)
 
 
 Rows = Conversations | Pairs | Labelled | Preferences | Prompts
 
 
-def _some(paths: tuple[str, ...]) -> None:
+def _require_paths(paths: tuple[str, ...]) -> None:
     if not paths:
         raise ConfigError("paths must name at least one file or folder")

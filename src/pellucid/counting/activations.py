@@ -96,15 +96,15 @@ def activations(
     A fused kernel forms no scores. Where none can be used (soft caps, sinks, vectors added to
     values, dropout of weights), and with the kernel "products", there are h T of them per token.
     """
-    left: list[Left] = []
+    retained: list[Left] = []
     for named in _backward(model, trained):
         wide, narrow = _wide(named), _narrow(named, kernel)
-        known = symbols(model, named) | {"T": size.length(named)}
+        dims = symbols(model, named) | {"T": size.length(named)}
         width = bytes_of(precision)
-        per_token = 4 * whole(wide, known) + width * _count(model, named, narrow, size)
+        per_token = 4 * whole(wide, dims) + width * _count(model, named, narrow, size)
         formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({total(*narrow.values())}))"
-        left.append(Left(named.prefix, size.tokens(named) * per_token, formula))
-    return left
+        retained.append(Left(named.prefix, size.tokens(named) * per_token, formula))
+    return retained
 
 
 def scores_are_formed(attention: OneAttention, named: NamedStack) -> bool:
@@ -145,12 +145,12 @@ def _count(
     formulas: dict[OneAttention | str, str],
     size: Pass,
 ) -> int:
-    known = symbols(model, named) | {"T": size.length(named)}
+    dims = symbols(model, named) | {"T": size.length(named)}
     count = 0
     for kind, formula in formulas.items():
         attention = named.stack.cross_attention if kind == "cross" else kind
-        here = {} if isinstance(attention, str | None) else within(attention, known["T"])
-        count += whole(formula, known | here)
+        attention_dims = {} if isinstance(attention, str | None) else within(attention, dims["T"])
+        count += whole(formula, dims | attention_dims)
     return count
 
 

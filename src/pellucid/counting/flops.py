@@ -85,8 +85,8 @@ def visible_keys(*, causal: bool, window: bool) -> str:
 
 def within(attention: OneAttention, length: int) -> dict[str, int]:
     """The symbols of `attention` in a text of `length` tokens, which bounds window and chunk."""
-    known = attention_symbols(attention)
-    return known | {name: min(known[name], length) for name in ("w", "c") if name in known}
+    dims = attention_symbols(attention)
+    return dims | {name: min(dims[name], length) for name in ("w", "c") if name in dims}
 
 
 def _gathered(keys: str) -> str:
@@ -94,21 +94,21 @@ def _gathered(keys: str) -> str:
 
 
 def _stack(model: Transformer, named: NamedStack) -> list[FlopRow]:
-    known, length = symbols(model, named), model.context_length
+    dims, length = symbols(model, named), model.context_length
     rows: list[FlopRow] = []
     for layers in alike(named):
         projections = attention_row(model, named, layers)
         rows.append(_products(f"{layers.name} projections", projections.count))
         formula = times(layers.layers, layers.number, mixing(layers.attention, causal=named.causal))
         meets = "sums" if isinstance(layers.attention, LinearAttention) else "scores and sums"
-        known_here = known | within(layers.attention, length)
-        rows.append(_row(f"{layers.name} {meets}", formula, known_here))
+        layer_dims = dims | within(layers.attention, length)
+        rows.append(_row(f"{layers.name} {meets}", formula, layer_dims))
     cross = cross_attention_row(model, named)
     if cross is not None and named.stack.cross_attention is not None:
         rows.append(_products("cross attention projections", cross.count))
-        known_here = known | within(named.stack.cross_attention, length)
+        layer_dims = dims | within(named.stack.cross_attention, length)
         rows.append(
-            _row("cross attention scores and sums", f"n_layers ({_gathered('T')})", known_here)
+            _row("cross attention scores and sums", f"n_layers ({_gathered('T')})", layer_dims)
         )
     rows.append(
         _products(f"{named.prefix}feed-forward", feed_forward_row(model, named).count),
@@ -117,16 +117,16 @@ def _stack(model: Transformer, named: NamedStack) -> list[FlopRow]:
 
 
 def _head(model: Transformer) -> list[FlopRow]:
-    known, rows = symbols(model), list[FlopRow]()
+    dims, rows = symbols(model), list[FlopRow]()
     if model.pooler:
-        rows.append(_row("pooler, once a text", "2 d_model^2 / T", known))
+        rows.append(_row("pooler, once a text", "2 d_model^2 / T", dims))
     if isinstance(model.head, LanguageHead):
         if model.head.transform is not None:
-            rows.append(_row("head transform", "2 d_model^2", known))
-        rows.append(_row("head", "2 vocab_size d_model", known))
+            rows.append(_row("head transform", "2 d_model^2", dims))
+        rows.append(_row("head", "2 vocab_size d_model", dims))
     if isinstance(model.head, ClassificationHead):
-        known |= {"n_classes": len(model.head.names)}
-        rows.append(_row("classifier, once a text", "2 n_classes d_model / T", known))
+        dims |= {"n_classes": len(model.head.names)}
+        rows.append(_row("classifier, once a text", "2 n_classes d_model / T", dims))
     return rows
 
 
@@ -134,6 +134,6 @@ def _products(part: str, parameters: int) -> FlopRow:
     return FlopRow(part, 2 * parameters, 4 * parameters, "2 x its parameters")
 
 
-def _row(part: str, formula: str, known: Symbols) -> FlopRow:
-    forward = int(evaluate(formula, known))
+def _row(part: str, formula: str, dims: Symbols) -> FlopRow:
+    forward = int(evaluate(formula, dims))
     return FlopRow(part, forward, 2 * forward, formula)

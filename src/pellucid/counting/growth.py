@@ -75,9 +75,9 @@ def _row(
     part: str, attention: OneAttention, layers: int, named: NamedStack, precision: Precision
 ) -> GrowthRow:
     kind = _kind(attention, causal=named.causal)
-    known, width = attention_symbols(attention), bytes_of(precision)
-    cached, state = _kept(attention) if named.causal else ("0", "0")
-    kept = [
+    dims, width = attention_symbols(attention), bytes_of(precision)
+    cached, state = _cache_formulas(attention) if named.causal else ("0", "0")
+    formulas = [
         formula
         for formula in (cached if cached == "0" else f"{cached} per token", state)
         if formula != "0"
@@ -90,9 +90,9 @@ def _row(
         work_formula=f"T ({mixing(attention, causal=named.causal)})",
         memory="O(T^2)" if squares else "O(T)",
         step=kind.step if named.causal else "none",
-        cache_bytes_per_token=width * whole(times(layers, "", cached), known),
-        state_bytes=_STATE_BYTES * whole(times(layers, "", state), known),
-        kept_formula=" + ".join(kept) or "none",
+        cache_bytes_per_token=width * whole(times(layers, "", cached), dims),
+        state_bytes=_STATE_BYTES * whole(times(layers, "", state), dims),
+        kept_formula=" + ".join(formulas) or "none",
         words=kind.words + squares,
     )
 
@@ -131,7 +131,7 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
             assert_never(attention)
 
 
-def _kept(attention: OneAttention) -> tuple[str, str]:
+def _cache_formulas(attention: OneAttention) -> tuple[str, str]:
     """Numbers that one layer keeps in generation: for each token, and once."""
     match attention:
         case MultiHead():
@@ -162,8 +162,8 @@ def _squares(attention: OneAttention, named: NamedStack) -> str:
 
 
 def _cross_row(cross: MultiHead, layers: int, precision: Precision) -> GrowthRow:
-    known, width = attention_symbols(cross), bytes_of(precision)
-    kept = "h_kv (d_k + d_v)"
+    dims, width = attention_symbols(cross), bytes_of(precision)
+    formula = "h_kv (d_k + d_v)"
     return GrowthRow(
         part="cross attention",
         layers=layers,
@@ -171,9 +171,9 @@ def _cross_row(cross: MultiHead, layers: int, precision: Precision) -> GrowthRow
         work_formula="T 2 h (d_k + d_v) n",
         memory="O(n + T)",
         step="O(n)",
-        cache_bytes_per_token=width * whole(times(layers, "", kept), known),
+        cache_bytes_per_token=width * whole(times(layers, "", formula), dims),
         state_bytes=0,
-        kept_formula=f"{kept} per token of the encoder's text",
+        kept_formula=f"{formula} per token of the encoder's text",
         words="each token looks at all n tokens of the encoder's text, whose keys and values are "
         "made once",
     )

@@ -43,13 +43,13 @@ class AlikeLayers:
 
 def stacks(model: Transformer) -> list[NamedStack]:
     """The stacks of `model`, the encoder first."""
-    both = model.encoder is not None and model.decoder is not None
-    found: list[NamedStack] = []
+    has_both = model.encoder is not None and model.decoder is not None
+    named_stacks: list[NamedStack] = []
     if model.encoder is not None:
-        found.append(NamedStack(model.encoder, False, "encoder " if both else ""))
+        named_stacks.append(NamedStack(model.encoder, False, "encoder " if has_both else ""))
     if model.decoder is not None:
-        found.append(NamedStack(model.decoder, True, "decoder " if both else ""))
-    return found
+        named_stacks.append(NamedStack(model.decoder, True, "decoder " if has_both else ""))
+    return named_stacks
 
 
 def alike(named: NamedStack) -> list[AlikeLayers]:

@@ -61,11 +61,11 @@ def held(
     """
     n, moves = parameter_count(model), moving(model, trained)
     moments, moments_formula = _moments(optimiser, moves)
-    all_of_them = "(parameters + those of adapters)" if moves.added else "parameters"
-    those = "parameters" if trained is None else f"({moves.formula})"
+    weights_formula = "(parameters + those of adapters)" if moves.added else "parameters"
+    trained_formula = "parameters" if trained is None else f"({moves.formula})"
     rows = [
-        MemoryRow("weights", 4 * (n + moves.added), f"4 bytes x {all_of_them}", SMALLER_MODEL),
-        MemoryRow("gradients", 4 * moves.trained, f"4 bytes x {those}", SMALLER_MODEL),
+        MemoryRow("weights", 4 * (n + moves.added), f"4 bytes x {weights_formula}", SMALLER_MODEL),
+        MemoryRow("gradients", 4 * moves.trained, f"4 bytes x {trained_formula}", SMALLER_MODEL),
         MemoryRow("optimiser", moments, moments_formula, SMALLER_MODEL),
     ]
     if asked:

@@ -53,8 +53,8 @@ def parameters(model: Transformer) -> list[ParameterRow]:
     """
     table = [_embedding("token embedding", "vocab_size d_model", symbols(model))]
     if model.embedding.segments is not None:
-        known = symbols(model) | {"segments": model.embedding.segments}
-        table.append(_embedding("segment embedding", "segments d_model", known))
+        dims = symbols(model) | {"segments": model.embedding.segments}
+        table.append(_embedding("segment embedding", "segments d_model", dims))
     for named in stacks(model):
         table += _stack(model, named)
     return table + head_rows(model)
@@ -67,22 +67,22 @@ def parameter_count(model: Transformer) -> int:
 
 def symbols(model: Transformer, named: NamedStack | None = None) -> dict[str, int]:
     """What formulas call the numbers of a model, and of one of its stacks."""
-    known = {
+    dims = {
         "vocab_size": model.rows,
         "context_length": model.context_length,
         "T": model.context_length,
         "d_model": model.d_model,
     }
     if named is None:
-        return known
-    return known | {"n_layers": named.stack.n_layers, "d_ff": named.stack.feed_forward.d_ff}
+        return dims
+    return dims | {"n_layers": named.stack.n_layers, "d_ff": named.stack.feed_forward.d_ff}
 
 
 def attention_row(model: Transformer, named: NamedStack, layers: AlikeLayers) -> ParameterRow:
     """The attention of layers that are alike."""
-    known = symbols(model, named) | attention_symbols(layers.attention)
+    dims = symbols(model, named) | attention_symbols(layers.attention)
     part = attention_part(layers.attention, named.stack)
-    return _layers(layers.name, layers.layers, part, known, layers.number)
+    return _layers(layers.name, layers.layers, part, dims, layers.number)
 
 
 def cross_attention_row(model: Transformer, named: NamedStack) -> ParameterRow | None:
@@ -90,49 +90,49 @@ def cross_attention_row(model: Transformer, named: NamedStack) -> ParameterRow |
     cross, n = named.stack.cross_attention, named.stack.n_layers
     if cross is None:
         return None
-    known = symbols(model, named) | attention_symbols(cross)
-    return _layers("cross attention", n, attention_part(cross, named.stack), known)
+    dims = symbols(model, named) | attention_symbols(cross)
+    return _layers("cross attention", n, attention_part(cross, named.stack), dims)
 
 
 def feed_forward_row(model: Transformer, named: NamedStack) -> ParameterRow:
     """The feed-forward of all layers of a stack."""
     part = feed_forward_part(named.stack.feed_forward, named.stack)
-    name, known = f"{named.prefix}feed-forward", symbols(model, named)
-    return _layers(name, named.stack.n_layers, part, known)
+    name, dims = f"{named.prefix}feed-forward", symbols(model, named)
+    return _layers(name, named.stack.n_layers, part, dims)
 
 
 def _stack(model: Transformer, named: NamedStack) -> list[ParameterRow]:
-    stack, prefix, known = named.stack, named.prefix, symbols(model, named)
+    stack, prefix, dims = named.stack, named.prefix, symbols(model, named)
     table = _positions(model, named)
     if stack.input_norm is not None:
-        table.append(_one(f"{prefix}input norm", norm_part(stack.input_norm), known))
+        table.append(_part_row(f"{prefix}input norm", norm_part(stack.input_norm), dims))
     table += [attention_row(model, named, layers) for layers in alike(named)]
     cross = cross_attention_row(model, named)
     table += [] if cross is None else [cross]
     table.append(feed_forward_row(model, named))
-    each, n = norm_part(stack.norm).vectors, block_norms(stack)
-    norms = _one(f"{prefix}norms of the blocks", Part("0", f"{n} n_layers ({each})"), known)
+    per_norm, n = norm_part(stack.norm).vectors, block_norms(stack)
+    norms = _part_row(f"{prefix}norms of the blocks", Part("0", f"{n} n_layers ({per_norm})"), dims)
     table.append(
         ParameterRow(norms.part, n * stack.n_layers, norms.count, norms.formula, norms.hidden)
     )
     if stack.final_norm:
-        table.append(_one(f"{prefix}final norm", norm_part(stack.norm), known))
+        table.append(_part_row(f"{prefix}final norm", norm_part(stack.norm), dims))
     return table
 
 
 def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
     positions, prefix = named.stack.positions, named.prefix
-    known = symbols(model, named) | attention_symbols(named.stack.pattern[0])
+    dims = symbols(model, named) | attention_symbols(named.stack.pattern[0])
     match positions:
         case Learned():
-            return [_embedding(f"{prefix}position embedding", "context_length d_model", known)]
+            return [_embedding(f"{prefix}position embedding", "context_length d_model", dims)]
         case BucketedBias(n_buckets=n):
-            known |= {"n_buckets": n}
-            return [_embedding(f"{prefix}position bias", "n_buckets h", known)]
+            dims |= {"n_buckets": n}
+            return [_embedding(f"{prefix}position bias", "n_buckets h", dims)]
         case ShawRelative(max_distance=furthest, values=values):
             formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
-            known |= {"max_distance": furthest}
-            return [_embedding(f"{prefix}relative positions", formula, known)]
+            dims |= {"max_distance": furthest}
+            return [_embedding(f"{prefix}relative positions", formula, dims)]
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             return []
         case _:
@@ -141,49 +141,49 @@ def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
 
 def head_rows(model: Transformer) -> list[ParameterRow]:
     """What reads the last states; a head that is the embedding is counted there."""
-    known, table = symbols(model), list[ParameterRow]()
+    dims, table = symbols(model), list[ParameterRow]()
     if model.pooler:
-        table.append(_one("pooler", Part("d_model^2", "d_model"), known))
+        table.append(_part_row("pooler", Part("d_model^2", "d_model"), dims))
     match model.head:
         case NoHead():
             return table
         case ClassificationHead():
-            return [*table, _classifier(model.head, known)]
+            return [*table, _classifier(model.head, dims)]
         case LanguageHead():
             return table + _language_head(model, model.head)
         case _:
             assert_never(model.head)
 
 
-def _classifier(head: ClassificationHead, known: Symbols) -> ParameterRow:
-    known = {**known, "n_classes": len(head.names)}
+def _classifier(head: ClassificationHead, dims: Symbols) -> ParameterRow:
+    dims = {**dims, "n_classes": len(head.names)}
     formula = total("n_classes d_model", "n_classes" if head.bias else "0")
-    return _embedding("classifier", formula, known)
+    return _embedding("classifier", formula, dims)
 
 
 def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]:
-    known, table = symbols(model), list[ParameterRow]()
+    dims, table = symbols(model), list[ParameterRow]()
     if head.transform is not None:
-        table.append(_one("head transform", transform_part(head.transform), known))
+        table.append(_part_row("head transform", transform_part(head.transform), dims))
     if not model.embedding.tied:
-        table.append(_embedding("head", "vocab_size d_model", known))
+        table.append(_embedding("head", "vocab_size d_model", dims))
     if head.bias:
-        table.append(_one("head bias", Part("0", "vocab_size"), known))
+        table.append(_part_row("head bias", Part("0", "vocab_size"), dims))
     return table
 
 
-def _embedding(name: str, formula: str, known: Symbols) -> ParameterRow:
-    return ParameterRow(name, 1, whole(formula, known), formula)
+def _embedding(name: str, formula: str, dims: Symbols) -> ParameterRow:
+    return ParameterRow(name, 1, whole(formula, dims), formula)
 
 
-def _one(name: str, part: Part, known: Symbols) -> ParameterRow:
-    hidden = whole(part.matrices, known)
-    return ParameterRow(name, 1, whole(part.formula, known), part.formula, hidden)
+def _part_row(name: str, part: Part, dims: Symbols) -> ParameterRow:
+    hidden = whole(part.matrices, dims)
+    return ParameterRow(name, 1, whole(part.formula, dims), part.formula, hidden)
 
 
 def _layers(
-    name: str, layers: int, part: Part, known: Symbols, number: str = "n_layers"
+    name: str, layers: int, part: Part, dims: Symbols, number: str = "n_layers"
 ) -> ParameterRow:
     formula = times(layers, number, part.formula)
-    hidden = layers * whole(part.matrices, known)
-    return ParameterRow(name, layers, whole(formula, known), formula, hidden)
+    hidden = layers * whole(part.matrices, dims)
+    return ParameterRow(name, layers, whole(formula, dims), formula, hidden)

@@ -112,13 +112,13 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     model, precision, trained = run.model, conditions.precision, run.trained
     size = pass_of(run, conditions.longest)
     kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
-    left = left_behind(model, size, precision=precision, kernel=kernel, trained=trained)
+    activation_rows = left_behind(model, size, precision=precision, kernel=kernel, trained=trained)
     rows = [
         MemoryRow("process", conditions.process, "measured"),
         MemoryRow("first update", FIRST_UPDATE_BYTES, "measured: kernels and code"),
         MemoryRow("data", *_data(run, conditions)),
         *held(model, run.optimiser, trained=trained, asked=conditions.asked),
-        *left,
+        *activation_rows,
         MemoryRow("loss", *loss_bytes(model, run.objective, size, precision), SMALLER_PASS),
         MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
         *_while_it_runs(run, size, conditions),
@@ -127,7 +127,7 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
     parts = run.training.accumulation
     gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
-    return MemoryEstimate((*rows, _holes(left, gradients, pages=pages)))
+    return MemoryEstimate((*rows, _holes(activation_rows, gradients, pages=pages)))
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
@@ -201,13 +201,15 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
     evaluated = reading_bytes(model, read, conditions.precision, logits=True)
     answers = isinstance(run.objective, DirectPreference)  # one after the other
-    heard = conditions.asked_token * size.sequences * size.decoder // (2 if answers else 1)
+    asked_bytes = conditions.asked_token * size.sequences * size.decoder // (2 if answers else 1)
     extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
     watching = _WATCHING_BYTES if conditions.watched else 0
     n = parameter_count(model)
     smaller = "model.vocab_size or model.d_model"
     return [
-        MemoryRow("reading", heard, "bytes per token x tokens of the model asked", SMALLER_PASS),
+        MemoryRow(
+            "reading", asked_bytes, "bytes per token x tokens of the model asked", SMALLER_PASS
+        ),
         MemoryRow("drawn", _drawn_bytes(run), "answers x context x kept", "training.batch_size"),
         MemoryRow("head", extra, "its gradient, before it is one with others", smaller),
         MemoryRow("evaluation", *evaluated, "model.context_length or model.vocab_size"),
@@ -221,10 +223,10 @@ def _drawn_bytes(run: Run) -> int:
     if not isinstance(run.objective, DirectPreference | PolicyGradient):
         return 0
     kinds = growth(run.model, precision="float32")
-    kept = sum(
+    cache_bytes = sum(
         kind.cache_bytes_per_token * run.model.context_length + kind.state_bytes for kind in kinds
     )
-    return run.training.batch_size * kept
+    return run.training.batch_size * cache_bytes
 
 
 def _head_numbers(run: Run) -> int:
@@ -234,10 +236,10 @@ def _head_numbers(run: Run) -> int:
     return run.model.rows * run.model.d_model
 
 
-def _holes(left: list[MemoryRow], gradients: int, *, pages: int) -> MemoryRow:
+def _holes(activation_rows: list[MemoryRow], gradients: int, *, pages: int) -> MemoryRow:
     """The holes in the heap; gradients come as activations go, and fill about half of them."""
     share = min(_MOST_HOLES, _HOLES + _HOLES_PER_PAGE * pages)
-    activations = sum(row.n_bytes for row in left)
+    activations = sum(row.n_bytes for row in activation_rows)
     reused = min(gradients, int((1 + share) * activations)) // 2
     formula = f"{share} x activations (measured), less what gradients fill"
     return MemoryRow("allocator", max(0, int(share * activations) - reused), formula, SMALLER_PASS)

@@ -55,8 +55,8 @@ Size = tuple[int, str]
 
 def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
     """How many rows of logits are alive at a time; chunks are as alike as can be."""
-    most = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
-    n_chunks = max(1, -(-tokens // most))
+    max_rows = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
+    n_chunks = max(1, -(-tokens // max_rows))
     return max(1, -(-tokens // n_chunks))
 
 
@@ -111,7 +111,7 @@ def token_bytes(model: Transformer, precision: Precision) -> int:
 def _token_bytes(model: Transformer, named: NamedStack, width: int) -> int:
     stack = named.stack
     inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
-    heads = max(3 * each.n_heads * each.d_head for each in stack.pattern)
+    heads = max(3 * attention.n_heads * attention.d_head for attention in stack.pattern)
     return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
 
 

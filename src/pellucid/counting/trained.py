@@ -64,17 +64,17 @@ def moving(model: Transformer, trained: Trained | None) -> Moving:
 
 def _last_layers(model: Transformer, count: int) -> Moving:
     named = stacks(model)[-1]
-    stack, known = named.stack, symbols(model, named)
+    stack, dims = named.stack, symbols(model, named)
     n = hidden = 0
     for attention in stack.layers[stack.n_layers - count :]:
-        parts = [(attention_part(attention, stack), known | attention_symbols(attention))]
+        parts = [(attention_part(attention, stack), dims | attention_symbols(attention))]
         if (cross := stack.cross_attention) is not None:
-            parts.append((attention_part(cross, stack), known | attention_symbols(cross)))
-        parts.append((feed_forward_part(stack.feed_forward, stack), known))
-        n += sum(whole(part.formula, those) for part, those in parts)
-        n += block_norms(stack) * whole(norm_part(stack.norm).vectors, known)
-        hidden += sum(whole(part.matrices, those) for part, those in parts)
-    n += whole(norm_part(stack.norm).vectors, known) if stack.final_norm else 0
+            parts.append((attention_part(cross, stack), dims | attention_symbols(cross)))
+        parts.append((feed_forward_part(stack.feed_forward, stack), dims))
+        n += sum(whole(part.formula, part_dims) for part, part_dims in parts)
+        n += block_norms(stack) * whole(norm_part(stack.norm).vectors, dims)
+        hidden += sum(whole(part.matrices, part_dims) for part, part_dims in parts)
+    n += whole(norm_part(stack.norm).vectors, dims) if stack.final_norm else 0
     above = head_rows(model)
     n, hidden = n + sum(row.count for row in above), hidden + sum(row.hidden for row in above)
     return Moving(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
@@ -83,11 +83,11 @@ def _last_layers(model: Transformer, count: int) -> Moving:
 def _adapters(model: Transformer, lora: LoRA) -> Moving:
     terms = Counter[str]()
     n = 0
-    for path, inputs, outputs, known in _linear_layers(model):
+    for path, inputs, outputs, dims in _linear_layers(model):
         if any(_is_meant(path, target) for target in lora.targets):
             term = total(inputs, outputs)
             terms[term] += 1
-            n += lora.rank * whole(term, known)
+            n += lora.rank * whole(term, dims)
     formula = f"rank ({total(*(f'{times} ({term})' for term, times in terms.items()))})"
     new = [row for row in head_rows(model) if row.part == "classifier"]
     whole_rows = sum(row.count for row in new)
@@ -100,10 +100,10 @@ def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
     """How many linear layers of each shape the blocks have, as (outputs, inputs)."""
     shapes = Counter[tuple[int, int]]()
     for named in stacks(model):
-        known = symbols(model, named)
+        dims = symbols(model, named)
         for layers in alike(named):
             for leaf, inputs, outputs in _in_block(named.stack, layers.attention):
-                beside = {**known, **_symbols_of(leaf, named.stack, layers.attention)}
+                beside = {**dims, **_symbols_of(leaf, named.stack, layers.attention)}
                 shapes[whole(outputs, beside), whole(inputs, beside)] += layers.layers
     return shapes
 
@@ -125,17 +125,17 @@ def _is_meant(path: str, target: str) -> bool:
 def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]]:
     """Every linear layer that can have an update beside it, with what its symbols stand for."""
     for named in stacks(model):
-        side, known = "decoder" if named.causal else "encoder", symbols(model, named)
+        side, dims = "decoder" if named.causal else "encoder", symbols(model, named)
         for place, attention in enumerate(named.stack.layers):
-            here = f"{side}.blocks.{place}"
+            path = f"{side}.blocks.{place}"
             for leaf, inputs, outputs in _in_block(named.stack, attention):
-                beside = {**known, **_symbols_of(leaf, named.stack, attention)}
-                yield f"{here}.{leaf}", inputs, outputs, beside
-    known = symbols(model)
+                beside = {**dims, **_symbols_of(leaf, named.stack, attention)}
+                yield f"{path}.{leaf}", inputs, outputs, beside
+    dims = symbols(model)
     if isinstance(model.head, LanguageHead) and model.head.transform is not None:
-        yield "head_transform.dense", "d_model", "d_model", known
+        yield "head_transform.dense", "d_model", "d_model", dims
     if model.pooler:
-        yield "pooler", "d_model", "d_model", known
+        yield "pooler", "d_model", "d_model", dims
 
 
 def _in_block(stack: Stack, attention: OneAttention) -> Iterator[_Layer]:

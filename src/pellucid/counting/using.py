@@ -58,14 +58,14 @@ def writing_memory(
     """
     n, context = texts * beams, model.context_length
     kinds = growth(model, precision="float32")
-    kept = sum(kind.cache_bytes_per_token * context + kind.state_bytes for kind in kinds)
+    cache_bytes = sum(kind.cache_bytes_per_token * context + kind.state_bytes for kind in kinds)
     twice = 1 + 1 / min(stack.n_layers for stack in model.stacks) if beams > 1 else 1.0
     per_token = _BEGINNING_BYTES if beams > 1 else _WRITTEN_BYTES
     read = Pass(texts, min(prompt, context), min(prompt, context))
     states, states_formula = reading_bytes(model, read, "float32", logits=False)
     fewer = "--beams or the number of prompts" if beams > 1 else "the number of prompts"
     rows = [
-        MemoryRow("caches", int(n * kept * twice), "texts x beams x context x kept", fewer),
+        MemoryRow("caches", int(n * cache_bytes * twice), "texts x beams x context x kept", fewer),
         MemoryRow("logits", _LOGIT_BYTES * n * model.rows, "40 bytes x rows x vocab_size", fewer),
         MemoryRow("tokens", per_token * n * new_tokens, "rows x new tokens", "--max-new-tokens"),
         MemoryRow("states", states, states_formula, "the prompts' length"),

@@ -57,17 +57,17 @@ def whole(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetched |
     if not target.is_file():
         raise TextError(f"{target} is there and is no file: choose another folder with --to")
     aside = "move it away, or choose another folder with --to"
-    size, found = target.stat().st_size, _hash_of(target).hexdigest()
+    size, actual = target.stat().st_size, _hash_of(target).hexdigest()
     expected, checked = (sha256, "published") if sha256 else (_earlier(target), "earlier")
     if expected is None and n_bytes is None:
         raise TextError(f"{target} is there, and nothing is known to check it by: {aside}")
-    if (n_bytes is not None and size != n_bytes) or (expected is not None and found != expected):
+    if (n_bytes is not None and size != n_bytes) or (expected is not None and actual != expected):
         raise TextError(
-            f"{target} is there and is another file: it has {size:,} bytes and SHA-256 {found}, "
+            f"{target} is there and is another file: it has {size:,} bytes and SHA-256 {actual}, "
             f"expected {_or_unknown(n_bytes)} and {expected or 'any'}; {aside}"
         )
     by = None if expected is None else checked
-    return Fetched(path=target, n_bytes=size, sha256=found, checked=by, was_there=True)
+    return Fetched(path=target, n_bytes=size, sha256=actual, checked=by, was_there=True)
 
 
 def fetch(
@@ -87,9 +87,9 @@ def fetch(
         TextError: the server does not give it, gives another file, or stops halfway; or the disk is
             full. Under the name `target` nothing is left that is not whole.
     """
-    there = whole(target, n_bytes=n_bytes, sha256=sha256)
-    if there is not None:
-        return there
+    existing = whole(target, n_bytes=n_bytes, sha256=sha256)
+    if existing is not None:
+        return existing
     with _disk(target), _unfinished(target) as folder:
         return _Download(address, target, folder, n_bytes, sha256).run(progress)
 
@@ -114,17 +114,17 @@ class _Download:
             )
         if size == 0:
             raise TextError(f"{self.address} is empty: try again later, or another --from")
-        found = digest.hexdigest()
-        if (total is not None and size != total) or (expected is not None and found != expected):
+        actual = digest.hexdigest()
+        if (total is not None and size != total) or (expected is not None and actual != expected):
             self._drop()
             raise TextError(
                 f"what came from {self.address} is another file: {size:,} bytes with SHA-256 "
-                f"{found}, expected {_or_unknown(total)} and {expected or 'any'}; it was removed: "
+                f"{actual}, expected {_or_unknown(total)} and {expected or 'any'}; it was removed: "
                 "try again, or take it from elsewhere with --from"
             )
-        self._place(found)
+        self._place(actual)
         checked = "published" if self.sha256 else "server" if expected else None
-        return Fetched(path=self.target, n_bytes=size, sha256=found, checked=checked)
+        return Fetched(path=self.target, n_bytes=size, sha256=actual, checked=checked)
 
     def _place(self, sha256: str) -> None:
         """Give the file its name, and write its hash beside it where nobody has published one."""
@@ -147,7 +147,7 @@ class _Download:
     @contextmanager
     def _answer(self) -> Generator[Answer]:
         """What the server says to the request for what is still missing."""
-        have, version = self._kept()
+        have, version = self._read_partial()
         with ask(self.address, start=have, version=version) as answer:
             if answer.goes_on(have, version):
                 yield answer
@@ -160,7 +160,7 @@ class _Download:
                 )
             yield answer
 
-    def _kept(self) -> tuple[int, str | None]:
+    def _read_partial(self) -> tuple[int, str | None]:
         """How many bytes of which version are here; without a version none can be gone on with."""
         try:
             version = read_text(self.version).strip()

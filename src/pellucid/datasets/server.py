@@ -87,10 +87,10 @@ def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
     Raises:
         TextError: no connection, a refusal, or a way that is not safe.
     """
-    way = _Way(address)
+    redirects = _Redirects(address)
     request = urllib.request.Request(address, headers=_asking(start, version))
     try:
-        response: Any = urllib.request.build_opener(way).open(request, timeout=_PATIENCE)
+        response: Any = urllib.request.build_opener(redirects).open(request, timeout=_PATIENCE)
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             error.close()
@@ -102,7 +102,7 @@ def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
             "file from elsewhere with --from"
         ) from None
     with response:
-        yield Answer(address, response, way.linked)
+        yield Answer(address, response, redirects.linked)
 
 
 def _asking(start: int, version: str | None) -> dict[str, str]:
@@ -112,7 +112,7 @@ def _asking(start: int, version: str | None) -> dict[str, str]:
     return headers
 
 
-class _Way(urllib.request.HTTPRedirectHandler):
+class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, but never from https to http; keeps the first one's word on the file."""
 
     def __init__(self, address: str) -> None:
@@ -141,23 +141,25 @@ def _no_file(address: str) -> TextError:
 
 
 def _refused(address: str, code: int, reason: str) -> TextError:
-    said = f"{address}: the server says {code} {reason}"
+    message = f"{address}: the server says {code} {reason}"
     if code in (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.GONE):
-        return TextError(f"{said}: the file is not there; take it from elsewhere with --from")
+        return TextError(f"{message}: the file is not there; take it from elsewhere with --from")
     if code in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
-        return TextError(f"{said}: it wants to know who asks; take it from elsewhere with --from")
+        return TextError(
+            f"{message}: it wants to know who asks; take it from elsewhere with --from"
+        )
     return TextError(
-        f"{said}; what has come is kept: try again later, or take it from elsewhere with --from"
+        f"{message}; what has come is kept: try again later, or take it from elsewhere with --from"
     )
 
 
 def _place(status: int, headers: Message) -> tuple[int, int | None]:
     """Where in the file the answer begins, and how long the file is."""
     if status == http.HTTPStatus.PARTIAL_CONTENT:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
-        if found is None:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        if match is None:
             raise TextError("the server gave a part of the file without saying which: try again")
-        return int(found[1]), _number(found[2])
+        return int(match[1]), _number(match[2])
     if status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         size = _number(headers.get("Content-Range", "").removeprefix("bytes */"))
         return size or 0, size

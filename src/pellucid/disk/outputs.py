@@ -96,8 +96,8 @@ def set_aside(path: Path) -> Path:
 
 
 def _line(content: bytes, comment: tuple[str, str]) -> bytes:
-    before, after = comment
-    return f"\n{before}{_WORDS} {hashlib.sha256(content).hexdigest()}{after}\n".encode()
+    opening, closing = comment
+    return f"\n{opening}{_WORDS} {hashlib.sha256(content).hexdigest()}{closing}\n".encode()
 
 
 def _is_ours(path: Path) -> bool:

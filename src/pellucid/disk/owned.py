@@ -58,8 +58,8 @@ def clear(folder: Path, files: Sequence[str], keep: Container[str] = ()) -> None
         if entry.name in keep:
             continue
         if entry.is_dir(follow_symlinks=False):
-            own = listed_in(Path(entry.path))
-            inner = _below(entry.name, files) if own is None else (*own, MARK, LOCK)
+            listed = listed_in(Path(entry.path))
+            inner = _below(entry.name, files) if listed is None else (*listed, MARK, LOCK)
             if inner:
                 remove(Path(entry.path), inner)
         elif entry.is_file(follow_symlinks=False) and _matches(entry.name, files):

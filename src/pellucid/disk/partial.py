@@ -34,7 +34,7 @@ from pellucid.disk.owned import (
 PARTIAL = ".partial"
 
 _WINDOWS = os.name == "nt"
-_MOST = 1000
+_MAX_ATTEMPTS = 1000
 
 
 class Held(OSError):  # noqa: N818  a state of the folder, which callers put into words
@@ -77,7 +77,7 @@ class Partial:
     def _claimed(
         self, place: Path, keep: Sequence[str], alone: bool
     ) -> tuple[Path, filelock.BaseFileLock]:
-        for number in range(1, _MOST):
+        for number in range(1, _MAX_ATTEMPTS):
             middle = "" if number == 1 else f".{number}"
             path = place / f"{self.target.name}{middle}{PARTIAL}"
             try:
@@ -91,11 +91,11 @@ class Partial:
                 if alone:
                     raise Held(errno.EBUSY, "another process is writing it", str(self.target))
                 continue
-            left = listed_in(path, self.target)
-            if left is None:  # its process gave it its name in this moment
+            leftovers = listed_in(path, self.target)
+            if leftovers is None:  # its process gave it its name in this moment
                 lock.release()
                 continue
-            clear(path, [file for file in left if file not in (MARK, LOCK)], keep)
+            clear(path, [file for file in leftovers if file not in (MARK, LOCK)], keep)
             if any(entry.name not in (MARK, LOCK, *keep) for entry in path.iterdir()):
                 lock.release()  # somebody put something there
                 continue

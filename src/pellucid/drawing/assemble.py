@@ -47,11 +47,14 @@ def assemble(model: Transformer, name: str) -> Drawing:
     counted = Counted(model)
     named = stacks(model)
     last = named[-1]
-    columns = [_column(counted, one, first=one is named[0], last=one is last) for one in named]
+    columns = [
+        _column(counted, named_stack, first=named_stack is named[0], last=named_stack is last)
+        for named_stack in named
+    ]
     links = [
-        Link("positions", one.prefix + _SHARED, one.prefix + SCORES)
-        for one in named
-        if isinstance(one.stack.positions, BucketedBias | ShawRelative)
+        Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
+        for named_stack in named
+        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative)
     ]
     if len(named) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -66,7 +69,7 @@ def _sentence(model: Transformer, named: Sequence[NamedStack]) -> str:
         kind = "an encoder and a decoder"
     else:
         kind = "a decoder" if named[0].causal else "an encoder"
-    layers = " and ".join(str(one.stack.n_layers) for one in named)
+    layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named)
     return (
         f"{kind} of {layers} layers, d_model {model.d_model}, context {model.context_length:,}: "
         f"{parameter_count(model):,} parameters"
@@ -165,8 +168,8 @@ def _classes(counted: Counted, head: ClassificationHead) -> Column:
     """Through the pooler, where the first token's state is read and there is one."""
     model, n = counted.model, len(head.names)
     column: Column = ()
-    said = {"first": "of the first token", "mean": "of the mean", "last": "of the last token"}
-    of = said[head.pooling]
+    phrases = {"first": "of the first token", "mean": "of the mean", "last": "of the last token"}
+    of = phrases[head.pooling]
     if model.pooler and head.pooling == "first":
         box = counted.box("pooler", says=("tanh(dense(x)) of the first token",))
         column, of = (box, Arrow(f"(batch, {model.d_model})")), "of what was pooled"

@@ -42,7 +42,11 @@ def blocks(counted: Counted, named: NamedStack) -> list[Frame]:
     for kind in kinds:
         says = [_rule(stack.residual)]
         if isinstance(stack.attention, Alternating):
-            having = [n for n, one in enumerate(stack.layers, start=1) if one == kind.attention]
+            having = [
+                n
+                for n, attention in enumerate(stack.layers, start=1)
+                if attention == kind.attention
+            ]
             says.append(f"Alternating: {kind.name.removeprefix(named.prefix)}")
             says.append(f"layer{'s' * (len(having) > 1)} {_numbers(having)}")
         if stack.reparametrisation is not None:
@@ -50,12 +54,12 @@ def blocks(counted: Counted, named: NamedStack) -> list[Frame]:
         if isinstance(stack.positions, NoPositions):
             says.append("NoPositions")
         inside = _block(counted, named, kind)
-        each = sum(box.parameters for box in boxes(inside))
+        per_block = sum(box.parameters for box in boxes(inside))
         frames.append(
             Frame(
                 Box(name=f"{named.prefix}block", says=tuple(says)),
                 inside,
-                label=f"x {kind.layers}, {each:,} each",
+                label=f"x {kind.layers}, {per_block:,} each",
             )
         )
     return frames

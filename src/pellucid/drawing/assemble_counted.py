@@ -23,12 +23,12 @@ class Counted:
 
     def box(self, row: str, name: str = "", says: Sequence[str] = (), key: str = "") -> Box:
         """The part that is counted in a row, each time it occurs."""
-        found = self._rows[row]
+        counted_row = self._rows[row]
         return Box(
             name=name or row,
             says=tuple(says),
-            parameters=found.count // found.times,
-            times=found.times,
-            formula=found.formula,
+            parameters=counted_row.count // counted_row.times,
+            times=counted_row.times,
+            formula=counted_row.formula,
             key=key,
         )

@@ -44,8 +44,8 @@ class _Area:
     right: int
     spine: int
 
-    def within(self, left: int, right: int) -> _Area:
-        return _Area(self.left + left, self.right - right, self.spine)
+    def within(self, left_margin: int, right_margin: int) -> _Area:
+        return _Area(self.left + left_margin, self.right - right_margin, self.spine)
 
 
 def place(drawing: Drawing, *, beside: bool = False) -> Picture:
@@ -55,11 +55,11 @@ def place(drawing: Drawing, *, beside: bool = False) -> Picture:
     bottoms: list[int] = []
     for column in drawing.columns:
         step = _MARGIN + _COLUMN + _MARGIN
-        left = _MARGIN + (len(lefts) * step if beside else 0)
+        left_edge = _MARGIN + (len(lefts) * step if beside else 0)
         top = 0 if beside or not bottoms else bottoms[-1] + 1
-        area = _Area(left, left + _COLUMN, left + _COLUMN // 2)
+        area = _Area(left_edge, left_edge + _COLUMN, left_edge + _COLUMN // 2)
         bottoms.append(hand.column(column, area, top))
-        lefts.append(left)
+        lefts.append(left_edge)
     for link in drawing.links:
         hand.link(link, lefts, beside=beside)
     return Picture(
@@ -110,8 +110,10 @@ class _Hand:
             case Frame():
                 return self.frame(item, area, top)
             case Aside():
-                left = replace(area, right=area.spine - 2, spine=(area.left + area.spine) // 2)
-                bottom = self.box(replace(item.box, wide=True), left, top)
+                aside_area = replace(
+                    area, right=area.spine - 2, spine=(area.left + area.spine) // 2
+                )
+                bottom = self.box(replace(item.box, wide=True), aside_area, top)
                 self.lines.append(Line(((area.spine, top), (area.spine, bottom))))
                 return bottom
             case _:
@@ -142,15 +144,15 @@ class _Hand:
     def box(self, box: Box, area: _Area, top: int) -> int:
         count = f"{box.parameters:,}" if box.parameters else ""
         room = area.right - area.left - 4
-        said = [line for text in box.says for line in textwrap.wrap(text, room)]
+        lines = [line for text in box.says for line in textwrap.wrap(text, room)]
         names = textwrap.wrap(box.name, room)
         beside = len(names[-1]) + 2 + len(count) <= room
         width = area.right - area.left
         if not box.wide:
-            needed = max(len(names[-1]) + (2 + len(count) if count else 0), *map(len, said), 0)
+            needed = max(len(names[-1]) + (2 + len(count) if count else 0), *map(len, lines), 0)
             width = min(width, max(needed + 4, _NARROWEST))
         x = min(max(area.left, area.spine - width // 2), area.right - width)
-        height = len(names) + len(said) + 2 + (not beside)
+        height = len(names) + len(lines) + 2 + (not beside)
         kind = "holds" if box.parameters else "plain"
         self.border(box, Rectangle(x=x, y=top, width=width, height=height, kind=kind))
         row = top + 1
@@ -159,7 +161,7 @@ class _Hand:
             row += 1
         at = row - 1 if beside else row
         self.text(x + width - 2 - len(count), at, count, "count")
-        for line in said:
+        for line in lines:
             row += 1
             self.text(x + 2, row - 1 + (not beside), line, "says")
         return top + height
@@ -171,13 +173,13 @@ class _Hand:
         label = frame.label or (f"{part.parameters:,}" if part.parameters else "")
         if label:
             self.text(area.right - 4 - len(label), top, f" {label} ", "count", over=True)
-        said = [
+        lines = [
             line for text in part.says for line in textwrap.wrap(text, area.spine - area.left - 3)
         ]
-        for row, line in enumerate(said, start=top + 1):
+        for row, line in enumerate(lines, start=top + 1):
             self.text(area.left + 2, row, line, "says")
-        inside = top + 1 + len(said)
-        if said:
+        inside = top + 1 + len(lines)
+        if lines:
             self.lines.append(Line(((area.spine, top), (area.spine, inside))))
         bottom = self.column(frame.inside, area.within(2, 2), inside)
         width, height = area.right - area.left, bottom + 1 - top
@@ -195,8 +197,10 @@ class _Hand:
             ends = isinstance(branch[-1], Arrow)
             bottoms.append(self.column(branch[:-1] if ends else branch, part, top + 1))
         bottom = below = max(bottoms)
-        ways = zip(fork.branches, areas, bottoms, strict=True)
-        joined = [(last, part, row) for (*_, last), part, row in ways if isinstance(last, Arrow)]
+        branch_ends = zip(fork.branches, areas, bottoms, strict=True)
+        joined = [
+            (last, part, row) for (*_, last), part, row in branch_ends if isinstance(last, Arrow)
+        ]
         for last, part, _ in joined:
             below = max(below, bottom + self.shape(last, part, bottom))
         for _, part, row in joined:
@@ -204,9 +208,9 @@ class _Hand:
         return below
 
     def sum(self, sum: Sum, area: _Area, top: int) -> int:
-        several = len(sum.branches) > 1
+        is_forked = len(sum.branches) > 1
         spine, lane, back = area.spine, area.right - 2, area.left + 1
-        inner = area.within(4 if several else 0, 4)
+        inner = area.within(4 if is_forked else 0, 4)
         done: list[Point] = []
         row = top
         for branch in sum.branches[:-1]:
@@ -232,8 +236,8 @@ class _Hand:
         """From a part's side to a lane, along it, and into the side of another part."""
         (start,) = self.named[link.start]
         for end in self.named.get(link.end, ()):
-            left = max(left for left in lefts if left <= end.x)
-            lane = left + _LANES[link.kind]
+            column_left = max(column_left for column_left in lefts if column_left <= end.x)
+            lane = column_left + _LANES[link.kind]
             a = start.x if lane < start.x else start.right
             b = end.x if lane < end.x else end.right
             row, to = start.y + start.height // 2, end.y + end.height // 2
@@ -253,30 +257,30 @@ class _Hand:
 
 
 def _about(part: Box) -> str:
-    told = "; ".join((part.name, *part.says))
+    description = "; ".join((part.name, *part.says))
     if not part.parameters:
-        return told
+        return description
     total = part.parameters * part.times
     if part.times == 1:
-        return f"{told}: {total:,} parameters = {part.formula}"
-    return f"{told}: {part.parameters:,} parameters each, {total:,} in {part.times}"
+        return f"{description}: {total:,} parameters = {part.formula}"
+    return f"{description}: {part.parameters:,} parameters each, {total:,} in {part.times}"
 
 
 def _shared_out(fork: Fork, area: _Area) -> list[_Area]:
     """The area of each branch, by how many ways it is made of."""
-    ways = [_ways(branch) for branch in fork.branches]
+    shares = [_count_ways(branch) for branch in fork.branches]
     room = area.right - area.left + 1
     areas: list[_Area] = []
-    before = 0
-    for share in ways:
-        left = area.left + room * before // sum(ways)
-        before += share
-        right = area.left + room * before // sum(ways) - 1
-        middle = (left + right) // 2
+    offset = 0
+    for share in shares:
+        left_edge = area.left + room * offset // sum(shares)
+        offset += share
+        right_edge = area.left + room * offset // sum(shares) - 1
+        middle = (left_edge + right_edge) // 2
         near = abs(area.spine - middle) <= 4
-        areas.append(_Area(left, right, area.spine if near else middle))
+        areas.append(_Area(left_edge, right_edge, area.spine if near else middle))
     return areas
 
 
-def _ways(column: Column) -> int:
+def _count_ways(column: Column) -> int:
     return max((len(item.branches) for item in column if isinstance(item, Fork)), default=1)

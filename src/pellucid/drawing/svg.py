@@ -45,8 +45,8 @@ def as_svg(picture: Picture) -> str:
     """The picture, with a title and a description for those who do not see it."""
     width = picture.width * CELL_WIDTH + 2 * _MARGIN
     height = (picture.height + _TITLE_ROWS) * CELL_HEIGHT + 2 * _MARGIN
-    frames = [one for one in picture.rectangles if one.kind == "frame"]
-    parts = [one for one in picture.rectangles if one.kind in ("holds", "plain")]
+    frames = [rectangle for rectangle in picture.rectangles if rectangle.kind == "frame"]
+    parts = [rectangle for rectangle in picture.rectangles if rectangle.kind in ("holds", "plain")]
     top = _MARGIN + CELL_HEIGHT
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" '
@@ -68,32 +68,32 @@ def as_svg(picture: Picture) -> str:
 
 def _described(picture: Picture) -> str:
     """The picture in words: what it is, and its parts from top to bottom."""
-    told = [one.about for one in picture.rectangles if one.about]
-    return f"{picture.says}. From input to output: {'. '.join(told)}."
+    descriptions = [rectangle.about for rectangle in picture.rectangles if rectangle.about]
+    return f"{picture.says}. From input to output: {'. '.join(descriptions)}."
 
 
 def _middle(point: Point) -> tuple[float, float]:
     x, y = point
-    left, top = _MARGIN + x * CELL_WIDTH, _MARGIN + (y + _TITLE_ROWS) * CELL_HEIGHT
-    return left + CELL_WIDTH / 2, top + CELL_HEIGHT / 2
+    left_edge, top = _MARGIN + x * CELL_WIDTH, _MARGIN + (y + _TITLE_ROWS) * CELL_HEIGHT
+    return left_edge + CELL_WIDTH / 2, top + CELL_HEIGHT / 2
 
 
-def _rectangle(one: Rectangle) -> str:
-    x, y = _middle((one.x, one.y))
-    width, height = (one.width - 1) * CELL_WIDTH, (one.height - 1) * CELL_HEIGHT
+def _rectangle(rectangle: Rectangle) -> str:
+    x, y = _middle((rectangle.x, rectangle.y))
+    width, height = (rectangle.width - 1) * CELL_WIDTH, (rectangle.height - 1) * CELL_HEIGHT
     return (
-        f'<g><title>{_spelt(one.about)}</title><rect class="{one.kind}" x="{x:g}" y="{y:g}" '
-        f'width="{width}" height="{height}"/></g>'
+        f'<g><title>{_spelt(rectangle.about)}</title><rect class="{rectangle.kind}" '
+        f'x="{x:g}" y="{y:g}" width="{width}" height="{height}"/></g>'
     )
 
 
 def _line(line: Line, picture: Picture) -> list[str]:
     places = [_middle(point) for point in line.points]
-    for end, before in ((-1, -2), (0, 1)):
+    for end, neighbour in ((-1, -2), (0, 1)):
         gap = _gap(line.points[end], picture)
-        places[end] = _towards(places[end], places[before], gap)
-    start, *rest = (f"{x:g} {y:g}" for x, y in places)
-    drawn = [f'<path class="line {line.kind}" d="M{start}L{" ".join(rest)}"/>']
+        places[end] = _towards(places[end], places[neighbour], gap)
+    start, *points = (f"{x:g} {y:g}" for x, y in places)
+    drawn = [f'<path class="line {line.kind}" d="M{start}L{" ".join(points)}"/>']
     if line.head:
         (x, y), (from_x, from_y) = places[-1], _towards(places[-1], places[-2], 8)
         across = (0, 4) if from_y == y else (4, 0)
@@ -108,15 +108,19 @@ def _gap(point: Point, picture: Picture) -> float:
     if point in picture.sums:
         return _SUM_RADIUS
     x, y = point
-    words = (one for one in picture.rectangles if one.kind == "words")
-    return CELL_HEIGHT / 2 if any(one.y == y and one.x < x < one.right for one in words) else 0
+    words = (rectangle for rectangle in picture.rectangles if rectangle.kind == "words")
+    return (
+        CELL_HEIGHT / 2
+        if any(rectangle.y == y and rectangle.x < x < rectangle.right for rectangle in words)
+        else 0
+    )
 
 
 def _towards(
-    point: tuple[float, float], other: tuple[float, float], by: float
+    point: tuple[float, float], target: tuple[float, float], by: float
 ) -> tuple[float, float]:
     """`point`, moved towards another that is level with it or straight above or below it."""
-    (x, y), (to_x, to_y) = point, other
+    (x, y), (to_x, to_y) = point, target
     return x + by * ((to_x > x) - (to_x < x)), y + by * ((to_y > y) - (to_y < y))
 
 
@@ -132,12 +136,12 @@ def _text(text: Text) -> str:
     bare = text.text.strip()
     indent = len(text.text) - len(text.text.lstrip())
     x, y = _middle((text.x + indent, text.y))
-    left = x - CELL_WIDTH / 2
-    written = f'<text class="{text.kind}" x="{left:g}" y="{y + 4.5:g}">{_spelt(bare)}</text>'
+    left_edge = x - CELL_WIDTH / 2
+    written = f'<text class="{text.kind}" x="{left_edge:g}" y="{y + 4.5:g}">{_spelt(bare)}</text>'
     if not text.over:
         return written
     room = len(bare) * CELL_WIDTH + 8
-    return f'<path class="paper" d="M{left - 4:g} {y - 8:g}h{room}v16h-{room}z"/>{written}'
+    return f'<path class="paper" d="M{left_edge - 4:g} {y - 8:g}h{room}v16h-{room}z"/>{written}'
 
 
 def _spelt(text: str) -> str:

@@ -44,20 +44,20 @@ class _Canvas:
         self.written: dict[Point, str] = {}
 
     def border(self, rectangle: Rectangle) -> None:
-        x, y, right, bottom = rectangle.x, rectangle.y, rectangle.right, rectangle.bottom
-        self.line(Line(((x, y), (right, y), (right, bottom), (x, bottom), (x, y))))
+        x, y, right_edge, bottom = rectangle.x, rectangle.y, rectangle.right, rectangle.bottom
+        self.line(Line(((x, y), (right_edge, y), (right_edge, bottom), (x, bottom), (x, y))))
 
     def line(self, line: Line) -> None:
         cells = list(_cells(line.points))
-        for number, (here, there) in enumerate(pairwise(cells), start=2):
-            side, back = _sides(here, there)
-            self.sides[here] = self.sides.get(here, 0) | side
+        for number, (cell, next_cell) in enumerate(pairwise(cells), start=2):
+            side, back = _sides(cell, next_cell)
+            self.sides[cell] = self.sides.get(cell, 0) | side
             if line.kind != "tied":
-                self.solid |= {here, there}
+                self.solid |= {cell, next_cell}
             if line.head and number == len(cells):
-                self.write(*here, _HEADS[side][self.ascii_only])
+                self.write(*cell, _HEADS[side][self.ascii_only])
             else:
-                self.sides[there] = self.sides.get(there, 0) | back
+                self.sides[next_cell] = self.sides.get(next_cell, 0) | back
 
     def write(self, x: int, y: int, text: str) -> None:
         for offset, character in enumerate(text):
@@ -84,11 +84,11 @@ def _cells(points: tuple[Point, ...]) -> list[Point]:
     return cells
 
 
-def _sides(here: Point, there: Point) -> tuple[int, int]:
-    """The side of `here` towards `there`, and the side of `there` towards `here`."""
-    if here[0] == there[0]:
-        return (_SOUTH, _NORTH) if there[1] > here[1] else (_NORTH, _SOUTH)
-    return (_EAST, _WEST) if there[0] > here[0] else (_WEST, _EAST)
+def _sides(cell: Point, neighbour: Point) -> tuple[int, int]:
+    """The side of `cell` towards `neighbour`, and the side of `neighbour` towards `cell`."""
+    if cell[0] == neighbour[0]:
+        return (_SOUTH, _NORTH) if neighbour[1] > cell[1] else (_NORTH, _SOUTH)
+    return (_EAST, _WEST) if neighbour[0] > cell[0] else (_WEST, _EAST)
 
 
 def _sign(number: int) -> int:

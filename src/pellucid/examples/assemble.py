@@ -41,7 +41,7 @@ Columns = ConversationColumns | PairColumns | LabelColumns | PreferenceColumns |
 
 def assemble_rows(rows: Rows, piped: Piped) -> Iterator[Row]:
     """The rows of all files that a config names, in order."""
-    return read_rows(rows.paths, numbered=numbered(_said(rows)), piped=piped)
+    return read_rows(rows.paths, numbered=numbered(_chosen_columns(rows)), piped=piped)
 
 
 def assemble_columns(rows: Rows, first: Row) -> Columns:
@@ -129,8 +129,8 @@ def assemble_form(
         case PairColumns():
             return Pairs(columns, tokenizer, context_length=context_length)
         case LabelColumns():
-            known = classes_of(columns, rows, classes)
-            return Labelled(columns, known, tokenizer, context_length=context_length)
+            known_classes = classes_of(columns, rows, classes)
+            return Labelled(columns, known_classes, tokenizer, context_length=context_length)
         case _ if chat is None:
             raise TextError("chats need a template: pass the one that assemble_template found")
         case ConversationColumns():
@@ -143,8 +143,8 @@ def assemble_form(
             assert_never(columns)
 
 
-def _column(part: str, said: str | None, first: Row) -> Column:
-    return found(part, first) if said is None else chosen(said)
+def _column(part: str, choice: str | None, first: Row) -> Column:
+    return found(part, first) if choice is None else chosen(choice)
 
 
 def _is_chat(first: Row) -> bool:
@@ -159,7 +159,7 @@ def _is_chat(first: Row) -> bool:
     )
 
 
-def _said(rows: Rows) -> list[str | None]:
+def _chosen_columns(rows: Rows) -> list[str | None]:
     """All columns that were chosen."""
     match rows:
         case config.Conversations():

@@ -55,21 +55,23 @@ class Census:
 
     def lines(self, classes: Sequence[str] | None = None) -> list[str]:
         """The same in words; with the names of classes, also which of them no example has."""
-        said = [f"{self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens"]
+        lines = [f"{self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens"]
         if self.supervised:
             share = self.supervised / self.tokens
-            said.append(f"{self.supervised:,} tokens ({share:.0%}) are to be predicted")
+            lines.append(f"{self.supervised:,} tokens ({share:.0%}) are to be predicted")
         for reason, n in self.dropped.items():
-            more = ", ..." if n > _NAMED else ""
-            said.append(f"dropped {n:,}: {reason} ({'; '.join(self.first_dropped[reason])}{more})")
+            ellipsis = ", ..." if n > _NAMED else ""
+            lines.append(
+                f"dropped {n:,}: {reason} ({'; '.join(self.first_dropped[reason])}{ellipsis})"
+            )
         if self.truncated:
-            said.append(f"truncated {self.truncated:,}: longer than the window")
+            lines.append(f"truncated {self.truncated:,}: longer than the window")
         if self.endless:
-            said.append(f"{self.endless:,} answers have no end that is learned")
+            lines.append(f"{self.endless:,} answers have no end that is learned")
         for number, name in enumerate(classes or ()):
             if not self.labels[number]:
-                said.append(f"the class {name!r} has no example")
-        return said
+                lines.append(f"the class {name!r} has no example")
+        return lines
 
 
 def encoded(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example]:
@@ -80,15 +82,15 @@ def encoded(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example
     """
     for row in rows:
         census.rows += 1
-        found = form.encode(row)
-        if isinstance(found, Refusal):
-            census.dropped[found.reason] += 1
-            named = census.first_dropped.setdefault(found.reason, [])
+        example = form.encode(row)
+        if isinstance(example, Refusal):
+            census.dropped[example.reason] += 1
+            named = census.first_dropped.setdefault(example.reason, [])
             if len(named) < _NAMED:
                 named.append(row.where)
             continue
-        _count(found, census)
-        yield found
+        _count(example, census)
+        yield example
     if not census.examples:
         raise TextError("no example is left to learn from: " + "; ".join(census.lines()[1:]))
 

@@ -34,14 +34,14 @@ ALIKE = Refusal("chosen and rejected are the same")
 ALIKE_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
 
 
-class _Said(Protocol):
+class _Describable(Protocol):
     """Columns that can say which they are."""
 
     @property
     def said(self) -> list[str]: ...
 
 
-C = TypeVar("C", bound=_Said)
+C = TypeVar("C", bound=_Describable)
 
 
 class _Answered(Generic[C]):
@@ -73,8 +73,8 @@ class ConversationColumns:
     def chat(self, row: Row) -> Messages | Refusal:
         """The messages of a row, at least one of them an answer."""
         if self.messages is not None:
-            found = messages_of(row, self.messages.said, self.messages.value(row))
-            return found if any(text.strip() for text in answers_of(found)) else NO_ANSWER
+            messages = messages_of(row, self.messages.said, self.messages.value(row))
+            return messages if any(text.strip() for text in answers_of(messages)) else NO_ANSWER
         assert self.prompt is not None
         assert self.answer is not None
         prompt = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
@@ -85,8 +85,8 @@ class ConversationColumns:
 
     def texts(self, row: Row) -> list[str]:
         """What a tokenizer may be trained on."""
-        found = self.chat(row)
-        return [] if isinstance(found, Refusal) else [each["content"] for each in found]
+        chat = self.chat(row)
+        return [] if isinstance(chat, Refusal) else [message["content"] for message in chat]
 
 
 class Conversations(_Answered[ConversationColumns]):
@@ -156,9 +156,13 @@ class PreferenceColumns:
 
     def texts(self, row: Row) -> list[str]:
         """What a tokenizer may be trained on."""
-        found = self.chats(row)
-        chats = [] if isinstance(found, Refusal) else [each for part in found for each in part]
-        return [each["content"] for each in chats]
+        answer_chats = self.chats(row)
+        chats = (
+            []
+            if isinstance(answer_chats, Refusal)
+            else [message for part in answer_chats for message in part]
+        )
+        return [message["content"] for message in chats]
 
 
 class Preferences(_Answered[PreferenceColumns]):
@@ -171,10 +175,10 @@ class Preferences(_Answered[PreferenceColumns]):
             return chats
         prompt, *answers = chats
         halves = [self._halves(row, prompt + answer) for answer in answers]
-        (start, chosen, ends), (other, rejected, both_end) = halves
+        (start, chosen, ends), (rejected_start, rejected, both_end) = halves
         if not chosen or not rejected:
             return UNMARKED
-        if start != other:
+        if start != rejected_start:
             return Refusal("the template writes another prompt before chosen than before rejected")
         room = self._longest - len(start)
         if room <= 0:
@@ -212,14 +216,14 @@ class PromptColumns:
 
     def chat(self, row: Row) -> Messages:
         """The messages up to the place where an answer is to begin; none where there is no text."""
-        found = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
-        while found and found[-1]["role"] == ASSISTANT:  # what another has answered
-            found.pop()
-        return found
+        messages = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
+        while messages and messages[-1]["role"] == ASSISTANT:  # what another has answered
+            messages.pop()
+        return messages
 
     def texts(self, row: Row) -> list[str]:
         """What a tokenizer may be trained on."""
-        return [each["content"] for each in self.chat(row)]
+        return [message["content"] for message in self.chat(row)]
 
 
 class Prompts(_Answered[PromptColumns]):
@@ -233,9 +237,12 @@ class Prompts(_Answered[PromptColumns]):
         ids = self._template.prompt(row.where, chat)
         if len(ids) >= self._longest:
             return NO_ROOM
-        said = " ".join(each["content"] for each in chat).strip()
+        prompt_text = " ".join(message["content"] for message in chat).strip()
         return Example(
-            ids={"prompt": ids}, group=said, row=row.number, kept=json_text(_plain(row.values))
+            ids={"prompt": ids},
+            group=prompt_text,
+            row=row.number,
+            kept=json_text(_plain(row.values)),
         )
 
 

@@ -57,7 +57,7 @@ class Answers:
 
     def batch(self, examples: Examples, chosen: Indices) -> TokenBatch:
         """The chosen examples, in this order."""
-        ids, targets = zip(*(with_targets(examples, int(each)) for each in chosen), strict=True)
+        ids, targets = zip(*(with_targets(examples, int(index)) for index in chosen), strict=True)
         return _tokens(ids, targets, self.pad_id, self.longest)
 
 
@@ -79,18 +79,18 @@ class TwoTexts:
 
     def batch(self, examples: Examples, chosen: Indices) -> PairBatch:
         """The chosen examples, in this order."""
-        sources = [examples.columns["source"][int(each)] for each in chosen]
-        targets = [examples.columns["target"][int(each)] for each in chosen]
+        sources = [examples.columns["source"][int(index)] for index in chosen]
+        targets = [examples.columns["target"][int(index)] for index in chosen]
         if self.start_id is not None:
             targets = [np.concatenate([[self.start_id], target]) for target in targets]
         source, real = filled(sources, self.pad_id, self.longest)
         ids, _ = filled([target[:-1] for target in targets], self.pad_id, self.longest)
-        wanted, _ = filled([target[1:] for target in targets], IGNORED, self.longest)
+        padded_targets, _ = filled([target[1:] for target in targets], IGNORED, self.longest)
         return PairBatch(
             source=from_numpy(source),
             source_padding=from_numpy(real),
             ids=from_numpy(ids),
-            targets=from_numpy(wanted),
+            targets=from_numpy(padded_targets),
             n_supervised=sum(len(target) - 1 for target in targets),
         )
 
@@ -113,7 +113,7 @@ class ClassLabels:
 
     def batch(self, examples: Examples, chosen: Indices) -> LabelBatch:
         """The chosen examples, in this order."""
-        texts = [examples.columns["ids"][int(each)] for each in chosen]
+        texts = [examples.columns["ids"][int(index)] for index in chosen]
         ids, real = filled(texts, self.pad_id, self.longest)
         return LabelBatch(
             ids=from_numpy(ids),
@@ -123,12 +123,12 @@ class ClassLabels:
         )
 
     def _labels(self, examples: Examples, chosen: Indices) -> torch.Tensor:
-        labels = [examples.columns["label"][int(each)] for each in chosen]
+        labels = [examples.columns["label"][int(index)] for index in chosen]
         length, end = (self.n_classes, 2) if self.several else (1, self.n_classes)
-        for index, each in zip(chosen, labels, strict=True):
-            if len(each) != length or (each >= end).any():
+        for index, label in zip(chosen, labels, strict=True):
+            if len(label) != length or (label >= end).any():
                 raise TextError(
-                    f"row {examples.rows[index]} has the label {each.tolist()}, where "
+                    f"row {examples.rows[index]} has the label {label.tolist()}, where "
                     f"{'a 0 or 1 for each' if self.several else 'the number of one'} of "
                     f"{self.n_classes} classes is expected: prepare the rows anew, with "
                     "multi_label where a text may have several"
@@ -162,11 +162,11 @@ class TwoAnswers:
     def _answers(self, examples: Examples, chosen: Indices, column: str) -> TokenBatch:
         ids: list[Indices] = []
         targets: list[Indices] = []
-        for each in chosen:
+        for index in chosen:
             prompt, answer = examples.columns["prompt"], examples.columns[column]
-            row = np.concatenate([prompt[int(each)], answer[int(each)]])
+            row = np.concatenate([prompt[int(index)], answer[int(index)]])
             ids.append(row)
-            targets.append(following(row, np.arange(len(row)) >= len(prompt[int(each)])))
+            targets.append(following(row, np.arange(len(row)) >= len(prompt[int(index)])))
         return _tokens(ids, targets, self.pad_id, self.longest)
 
 
@@ -193,13 +193,13 @@ class PromptTexts:
         Raises:
             TextError: the rows were not kept.
         """
-        prompts, kept = examples.columns["prompt"], examples.texts
-        if kept is None:
+        prompts, texts = examples.columns["prompt"], examples.texts
+        if texts is None:
             raise TextError("the rows of the prompts were not kept: prepare them anew")
         return PromptBatch(
-            ids=tuple(tuple(prompts[int(each)].tolist()) for each in chosen),
-            texts=tuple(kept[int(each)] for each in chosen),
-            rows=tuple(int(examples.rows[each]) for each in chosen),
+            ids=tuple(tuple(prompts[int(index)].tolist()) for index in chosen),
+            texts=tuple(texts[int(index)] for index in chosen),
+            rows=tuple(int(examples.rows[index]) for index in chosen),
         )
 
 
@@ -239,10 +239,10 @@ def _tokens(
     ids: Sequence[Indices], targets: Sequence[Indices], pad_id: int, longest: int
 ) -> TokenBatch:
     tokens, real = filled(ids, pad_id, longest)
-    wanted, _ = filled(targets, IGNORED, longest)
+    padded_targets, _ = filled(targets, IGNORED, longest)
     return TokenBatch(
         ids=from_numpy(tokens),
-        targets=from_numpy(wanted),
+        targets=from_numpy(padded_targets),
         padding=from_numpy(real),
-        n_supervised=int((wanted != IGNORED).sum()),
+        n_supervised=int((padded_targets != IGNORED).sum()),
     )

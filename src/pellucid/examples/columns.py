@@ -72,13 +72,13 @@ class Column:
             TextError: the row has no such column, or no text there.
         """
         if self.pattern:
-            parts = [(before, self._of(row, name)) for before, name in self.pattern]
-            said = any(value.strip() for _, value in parts)
-            return "".join(before + value for before, value in parts) if said else ""
+            parts = [(literal, self._of(row, name)) for literal, name in self.pattern]
+            has_text = any(value.strip() for _, value in parts)
+            return "".join(literal + value for literal, value in parts) if has_text else ""
         text = self._of(row, self.names[0])
         extra = row.values.get(self.with_input) if self.with_input is not None else None
-        more = "" if self.with_input is None else text_of(row.where, self.with_input, extra)
-        return f"{text}\n\n{more}" if more.strip() else text
+        input_text = "" if self.with_input is None else text_of(row.where, self.with_input, extra)
+        return f"{text}\n\n{input_text}" if input_text.strip() else text
 
     def _of(self, row: Row, name: str | None) -> str:
         if name is None:
@@ -105,7 +105,7 @@ def chosen(said: str) -> Column:
     names = tuple(name for _, name, _, _ in parts if name is not None)
     if not names:
         raise _wrong(said, "no column stands in it, and all rows would be alike")
-    return Column(said, names, tuple((before, name) for before, name, _, _ in parts))
+    return Column(said, names, tuple((literal, name) for literal, name, _, _ in parts))
 
 
 def numbered(columns: Sequence[str | None]) -> bool:
@@ -114,7 +114,7 @@ def numbered(columns: Sequence[str | None]) -> bool:
     Raises:
         ConfigError: some are chosen by number and some by name.
     """
-    names = [name for said in columns if said is not None for name in chosen(said).names]
+    names = [name for choice in columns if choice is not None for name in chosen(choice).names]
     numbers = [name for name in names if name.isascii() and name.isdigit()]
     if numbers and len(numbers) < len(names):
         raise ConfigError(
@@ -160,10 +160,10 @@ def find(part: str, row: Row) -> Column | None:
 def find_languages(row: Row) -> tuple[Column, Column] | None:
     """The two columns that are called by a language, or those in an object `translation`."""
     within = row.values.get("translation")
-    values, before = row.values, ""
+    values, prefix = row.values, ""
     if isinstance(within, dict):
-        values, before = cast("dict[str, object]", within), "translation."
-    names = [before + name for name in values if name.strip().lower() in LANGUAGES]
+        values, prefix = cast("dict[str, object]", within), "translation."
+    names = [prefix + name for name in values if name.strip().lower() in LANGUAGES]
     if len(names) != 2:
         return None
     return Column(names[0], (names[0],)), Column(names[1], (names[1],))
@@ -173,8 +173,8 @@ def _flag(name: str) -> str:
     return f"{FLAG}, in place of {name!r}"
 
 
-def _wrong(said: str, why: str) -> ConfigError:
+def _wrong(choice: str, why: str) -> ConfigError:
     return ConfigError(
-        f"the column {said!r} cannot be read: {why}. Write a column's name, or a text with names "
+        f"the column {choice!r} cannot be read: {why}. Write a column's name, or a text with names "
         "in braces, such as 'Translate: {english}'; {{ and }} are braces themselves"
     )

@@ -37,8 +37,8 @@ def messages_of(row: Row, column: str, value: object) -> Messages:
             f"{row.where}: the column {column!r} holds no messages but {short(value)}: expected a "
             'list such as [{"role": "user", "content": "..."}]'
         )
-    found = cast("list[object]", value)
-    return [_message(f"{row.where}, message {i}", each) for i, each in enumerate(found, 1)]
+    messages = cast("list[object]", value)
+    return [_message(f"{row.where}, message {i}", message) for i, message in enumerate(messages, 1)]
 
 
 def as_messages(row: Row, column: str, value: object, role: str) -> Messages:
@@ -51,17 +51,17 @@ def as_messages(row: Row, column: str, value: object, role: str) -> Messages:
 
 def first_said(messages: Sequence[dict[str, Any]]) -> str:
     """What is said before the first answer: chats that begin alike are of one group."""
-    said: list[str] = []
+    contents: list[str] = []
     for message in messages:
         if message["role"] == ASSISTANT:
             break
-        said.append(str(message["content"]).strip())
-    return "\n\n".join(said)
+        contents.append(str(message["content"]).strip())
+    return "\n\n".join(contents)
 
 
 def answers_of(messages: Sequence[dict[str, Any]]) -> list[str]:
     """What the assistant says, turn by turn."""
-    return [str(each["content"]) for each in messages if each["role"] == ASSISTANT]
+    return [str(message["content"]) for message in messages if message["role"] == ASSISTANT]
 
 
 def _message(where: str, value: object) -> dict[str, Any]:
@@ -88,9 +88,11 @@ def _message(where: str, value: object) -> dict[str, Any]:
 def _keys(value: object) -> list[str]:
     """All keys at any depth, and what else is compared rather than written."""
     if isinstance(value, list):
-        return [key for each in cast("list[object]", value) for key in _keys(each)]
+        return [key for member in cast("list[object]", value) for key in _keys(member)]
     if not isinstance(value, dict):
         return []
     named = cast("dict[str, object]", value)
-    compared = [each for key, each in named.items() if key == "type" and isinstance(each, str)]
-    return [*named, *compared, *(key for each in named.values() for key in _keys(each))]
+    compared = [
+        member for key, member in named.items() if key == "type" and isinstance(member, str)
+    ]
+    return [*named, *compared, *(key for member in named.values() for key in _keys(member))]

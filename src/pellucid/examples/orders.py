@@ -69,10 +69,10 @@ class Packed:
         for row in range(n_rows):
             end = 0
             for number, index in enumerate(self._examples_of(position + row), start=1):
-                tokens, wanted = with_targets(self._examples, int(index))
+                tokens, token_targets = with_targets(self._examples, int(index))
                 start, end = end, end + len(tokens)
                 ids[row, start:end] = tokens
-                targets[row, start:end] = wanted
+                targets[row, start:end] = token_targets
                 documents[row, start:end] = number
         return TokenBatch(
             ids=from_numpy(ids),
@@ -135,8 +135,8 @@ class Bucketed(Generic[B]):
         by_length = np.lexsort((random.permutation(n), blurred))
         first = min(n, -epoch * n % size)
         sizes = np.array([s for s in (first, *[size] * ((n - first) // size)) if s], dtype=np.int64)
-        if rest := n - int(sizes.sum()):
-            sizes = np.append(sizes, rest)
+        if remainder := n - int(sizes.sum()):
+            sizes = np.append(sizes, remainder)
         # group t of the epoch is cut from what is sorted at the place that it has in `turns`
         turns = random.permutation(len(sizes))
         ends = np.cumsum(sizes[turns])

@@ -34,14 +34,14 @@ def held_out_of(groups: Sequence[str], share: float, seed: int) -> npt.NDArray[n
             "held-out examples without one being on both sides: pass rows that differ"
         )
     ranked = sorted(counts, key=lambda group: _hash(group, seed))
-    wanted = share * len(groups)
-    taken, chosen = 0, set[str]()
+    n_wanted = share * len(groups)
+    n_chosen, chosen = 0, set[str]()
     for group in ranked[:-1]:  # at least one is left to train on
         # the group that crosses the border is taken where that comes nearer to the share
-        if chosen and abs(taken + counts[group] - wanted) >= abs(taken - wanted):
+        if chosen and abs(n_chosen + counts[group] - n_wanted) >= abs(n_chosen - n_wanted):
             break
         chosen.add(group)
-        taken += counts[group]
+        n_chosen += counts[group]
     return np.array([group in chosen for group in groups], dtype=np.bool_)
 
 

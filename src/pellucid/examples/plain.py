@@ -93,7 +93,7 @@ class LabelColumns:
         """
         value = self.label.value(row)
         if isinstance(value, list):
-            return [self._name(row, each) for each in cast("list[object]", value)]
+            return [self._name(row, label) for label in cast("list[object]", value)]
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         if self.separator is None:
@@ -131,14 +131,14 @@ def classes_of(columns: LabelColumns, rows: Iterable[Row], given: Sequence[str] 
     Raises:
         TextError: there are fewer than two.
     """
-    found, multi = set[str](), columns.separator is not None
+    labels, multi = set[str](), columns.separator is not None
     for row in rows:
         multi = multi or isinstance(columns.label.value(row), list)
-        found.update(columns.names(row) or ())
+        labels.update(columns.names(row) or ())
     if given is not None:
         return Classes(tuple(given), multi)
-    numbers = all(name.removeprefix("-").isdecimal() for name in found)
-    names = sorted(found, key=lambda name: (int(name), name) if numbers else (0, name))
+    numbers = all(name.removeprefix("-").isdecimal() for name in labels)
+    names = sorted(labels, key=lambda name: (int(name), name) if numbers else (0, name))
     if len(names) < 2:
         raise TextError(
             f"the labels in {columns.label.said!r} name {len(names)} class ({listed(names)}): with "
@@ -184,11 +184,11 @@ class Labelled:
                 )
         numbers = sorted({self._number[name] for name in names})
         read = self._framing.ids_within(text, self._longest)
-        every = [int(number in numbers) for number in range(len(self.classes.names))]
+        indicators = [int(number in numbers) for number in range(len(self.classes.names))]
         return Example(
             ids={
                 "ids": read.ids,
-                "label": every if self.classes.multi else numbers,
+                "label": indicators if self.classes.multi else numbers,
             },
             group=text.strip(),
             row=row.number,

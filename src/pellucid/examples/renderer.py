@@ -35,13 +35,13 @@ def limit(megabytes: int) -> None:
     with suppress(ImportError):
         import resource
 
-        for kind, most in (
+        for kind, maximum in (
             (resource.RLIMIT_AS, megabytes * 2**20),
             (resource.RLIMIT_FSIZE, 0),
             (resource.RLIMIT_CORE, 0),
         ):
             with suppress(ValueError, OSError):
-                resource.setrlimit(kind, (most, most))
+                resource.setrlimit(kind, (maximum, maximum))
 
 
 def limit_seconds(seconds: float) -> None:
@@ -94,8 +94,8 @@ class Renderer:
     def render(self, context: dict[str, Any], special: list[str]) -> dict[str, Any]:
         """The text of a context, and the places in it."""
         self._now = time.localtime()
-        said = "".join(_strings(context)) + self._source
-        free = (sign for sign in map(chr, _PRIVATE) if sign not in said)
+        all_text = "".join(_strings(context)) + self._source
+        free = (sign for sign in map(chr, _PRIVATE) if sign not in all_text)
         self.marks = (next(free), next(free), next(free), next(free))
         text, _, generated = self._apart(context)
         names = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "$.")
@@ -107,9 +107,9 @@ class Renderer:
         for mark in (self._whole, named):
             changed = {**context, "messages": _changed(context["messages"], mark)}
             with suppress(Exception):
-                again, found, the_same = self._apart(changed)
-                if again == text and the_same == generated and found is not None:
-                    contents = found
+                again, spans, the_same = self._apart(changed)
+                if again == text and the_same == generated and spans is not None:
+                    contents = spans
                     break
         return {"text": text, "generated": generated, "contents": contents}
 
@@ -126,42 +126,42 @@ class Renderer:
         """Marks stand within the white space around a text, which templates like to cut off."""
         core = value.strip()
         start = value.find(core)
-        before, behind = value[:start], value[start + len(core) :]
-        return before + self.marks[0] + core + self.marks[1] + behind if core else value
+        leading, behind = value[:start], value[start + len(core) :]
+        return leading + self.marks[0] + core + self.marks[1] + behind if core else value
 
-    def _around(self, found: re.Match[str]) -> str:
-        return self.marks[0] + found[0] + self.marks[1]
+    def _around(self, match: re.Match[str]) -> str:
+        return self.marks[0] + match[0] + self.marks[1]
 
 
 def _unmarked(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]:
     """A text without marks, and what they stood around; None where they do not match."""
-    kept: list[str] = []
+    pieces: list[str] = []
     place, depth, start = 0, [0, 0], [0, 0]
     spans: list[Spans | None] = [[], []]
     for part in re.split("([" + "".join(marks) + "])", text):
         if part not in marks:
-            kept.append(part)
+            pieces.append(part)
             place += len(part)
             continue
         kind, closes = divmod(marks.index(part), 2)
         depth[kind] += -1 if closes else 1
-        found = spans[kind]
+        kind_spans = spans[kind]
         if depth[kind] < 0:
             spans[kind], depth[kind] = None, 0
         elif not closes and depth[kind] == 1:
             start[kind] = place
-        elif closes and depth[kind] == 0 and found is not None:
-            found.append((start[kind], place))
+        elif closes and depth[kind] == 0 and kind_spans is not None:
+            kind_spans.append((start[kind], place))
     whole = [None if depth[kind] else spans[kind] for kind in (0, 1)]
-    return "".join(kept), whole[0], whole[1]
+    return "".join(pieces), whole[0], whole[1]
 
 
 def _changed(value: Any, mark: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, dict):
         named = cast("dict[str, Any]", value)
-        return {name: _changed(each, mark, name) for name, each in named.items()}
+        return {name: _changed(member, mark, name) for name, member in named.items()}
     if isinstance(value, list):
-        return [_changed(each, mark, key) for each in cast("list[Any]", value)]
+        return [_changed(member, mark, key) for member in cast("list[Any]", value)]
     return mark(value) if isinstance(value, str) and key not in _COMPARED else value
 
 
@@ -169,7 +169,7 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, dict):
         value = list(cast("dict[str, Any]", value).values())
     if isinstance(value, list):
-        return [text for each in cast("list[Any]", value) for text in _strings(each)]
+        return [text for member in cast("list[Any]", value) for text in _strings(member)]
     return [value] if isinstance(value, str) else []
 
 
@@ -205,8 +205,10 @@ def _failure(error: BaseException) -> dict[str, Any]:
         if trace.tb_frame.f_code.co_filename == "<template>":
             line = trace.tb_lineno
         trace = trace.tb_next
-    said = "it needs more memory than it may have" if isinstance(error, MemoryError) else str(error)
-    return {"error": said or type(error).__name__, "line": line}
+    message = (
+        "it needs more memory than it may have" if isinstance(error, MemoryError) else str(error)
+    )
+    return {"error": message or type(error).__name__, "line": line}
 
 
 def main() -> None:
@@ -225,10 +227,12 @@ def main() -> None:
     while renderer is not None and (line := sys.stdin.buffer.readline()):
         limit_seconds(first["seconds"])
         random.seed(line)  # a template that draws gives the same text again
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            special = asked["special"]
-            answer = {"texts": [renderer.render(each, special) for each in asked["contexts"]]}
+            special = request["special"]
+            answer = {
+                "texts": [renderer.render(context, special) for context in request["contexts"]]
+            }
         except Exception as error:
             answer = _failure(error)
         _say(answer)

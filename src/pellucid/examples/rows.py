@@ -60,15 +60,17 @@ def read_rows(paths: Iterable[str], *, numbered: bool, piped: Piped) -> Iterator
         raise TextError("standard input is named twice: it holds one table; name - once")
     for path in named:
         if path == "-":
-            yield from _some(PIPED, _objects(PIPED, json_line_rows(PIPED, piped.opened())))
+            yield from _require_rows(PIPED, _objects(PIPED, json_line_rows(PIPED, piped.opened())))
             continue
         for file in tables_in([path]):
             if is_pipe(file):
                 lines = json_line_rows(path, piped.opened(file))
-                yield from _some(path, _objects(path, lines))
+                yield from _require_rows(path, _objects(path, lines))
                 continue
             with _inside(file) as (name, stream):
-                yield from _some(str(file), _rows(str(file), name, stream, numbered=numbered))
+                yield from _require_rows(
+                    str(file), _rows(str(file), name, stream, numbered=numbered)
+                )
 
 
 def _rows(name: str, inner: str, stream: BinaryIO, *, numbered: bool) -> Iterator[Row]:
@@ -108,7 +110,7 @@ def _separated(name: str, stream: BinaryIO, delimiter: str, *, numbered: bool) -
     for number, where, values in separated_lines(name, stream, delimiter):
         if number == 0:
             names = [str(i + 1) for i in range(len(values))] if numbered else values
-            twice = sorted({each for each in names if names.count(each) > 1})
+            twice = sorted({title for title in names if names.count(title) > 1})
             if twice:
                 raise TextError(
                     f"{name}: its first line names {listed(twice)} more than once: rename one, or "
@@ -118,8 +120,10 @@ def _separated(name: str, stream: BinaryIO, delimiter: str, *, numbered: bool) -
                 yield Row(name, 1, f"{name}, row 1", dict(zip(names, values, strict=True)))
             continue
         # where the first line is data, it is the first row
-        place, said = (number + 1, f"{name}, row {number + 1}") if numbered else (number, where)
-        yield Row(name, place, said, dict(zip(names, values, strict=True)))
+        place, row_label = (
+            (number + 1, f"{name}, row {number + 1}") if numbered else (number, where)
+        )
+        yield Row(name, place, row_label, dict(zip(names, values, strict=True)))
 
 
 def _plain(name: str, stream: BinaryIO) -> Iterator[Row]:
@@ -138,7 +142,7 @@ def _plain(name: str, stream: BinaryIO) -> Iterator[Row]:
         yield Row(name, number, where, {str(i): value for i, value in enumerate(values, 1)})
 
 
-def _some(name: str, rows: Iterator[Row]) -> Iterator[Row]:
+def _require_rows(name: str, rows: Iterator[Row]) -> Iterator[Row]:
     empty = True
     for row in rows:
         empty = False
@@ -171,12 +175,12 @@ def _inside(file: Path) -> Generator[tuple[str, BinaryIO]]:
 
 
 def _member(file: Path, archive: zipfile.ZipFile) -> str:
-    names = [each.filename for each in archive.infolist() if not each.is_dir()]
-    found = [name for name in names if not Path(name).parts[0].startswith(("_", "."))]
-    found = [name for name in found if not Path(name).name.startswith(("_", "."))]
-    if len(found) != 1:
+    names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    tables = [name for name in names if not Path(name).parts[0].startswith(("_", "."))]
+    tables = [name for name in tables if not Path(name).name.startswith(("_", "."))]
+    if len(tables) != 1:
         raise TextError(
-            f"{file} holds {len(found)} tables ({listed(found)}): a .zip is read where it holds "
+            f"{file} holds {len(tables)} tables ({listed(tables)}): a .zip is read where it holds "
             "one; unpack it, and name the one you mean"
         )
-    return found[0]
+    return tables[0]

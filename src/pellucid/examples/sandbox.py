@@ -80,9 +80,12 @@ class Sandbox:
                 `where`, and the template's line.
         """
         process = self._started()
-        answer = self._asked(process, where, {"contexts": contexts, "special": special})
-        found: list[dict[str, Any]] = answer["texts"]
-        return [Rendered(each["text"], each["generated"], each["contents"]) for each in found]
+        answer = self._ask(process, where, {"contexts": contexts, "special": special})
+        texts: list[dict[str, Any]] = answer["texts"]
+        return [
+            Rendered(rendered["text"], rendered["generated"], rendered["contents"])
+            for rendered in texts
+        ]
 
     def close(self) -> None:
         """End the process; it is begun again where it is needed again."""
@@ -105,21 +108,21 @@ class Sandbox:
             "megabytes": self._megabytes,
         }
         try:
-            self._has_tags = self._asked(process, "", first, more=_START_SECONDS)["has_tags"]
+            self._has_tags = self._ask(process, "", first, extra_seconds=_START_SECONDS)["has_tags"]
         except TextError:
             self.close()
             raise
         return process
 
-    def _asked(
-        self, process: children.Child, where: str, what: dict[str, Any], more: float = 0
+    def _ask(
+        self, process: children.Child, where: str, request: dict[str, Any], extra_seconds: float = 0
     ) -> dict[str, Any]:
         at = f"{where}: " if where else ""
         line: bytes | None = b""
         try:
-            cast("BinaryIO", process.stdin).write(json_text(what).encode() + b"\n")
+            cast("BinaryIO", process.stdin).write(json_text(request).encode() + b"\n")
             cast("BinaryIO", process.stdin).flush()
-            line = self._answers.get(timeout=_PATIENCE * self._seconds + more)
+            line = self._answers.get(timeout=_PATIENCE * self._seconds + extra_seconds)
         except Empty:
             line = None
         except OSError:  # it has ended
@@ -165,7 +168,7 @@ def _end(process: children.Child) -> None:
 
 def _library() -> str:
     """Where jinja2 lies, for a process that looks at nothing of the user's own."""
-    found = find_spec("jinja2")
-    if found is None or found.origin is None:
+    spec = find_spec("jinja2")
+    if spec is None or spec.origin is None:
         raise TextError("chat templates are rendered by jinja2, which is missing: reinstall")
-    return str(Path(found.origin).parents[1])
+    return str(Path(spec.origin).parents[1])

@@ -70,9 +70,9 @@ class Spelling:
             inside = span >= 0 and start < answers[span][1]
             if starts and start == starts[-1]:
                 last_answer, ends = len(ids), False
-            found = self._of(text[start:end], start) if token is None else [token]
-            ids += found
-            supervised += [int(inside)] * len(found)
+            stretch_ids = self._of(text[start:end], start) if token is None else [token]
+            ids += stretch_ids
+            supervised += [int(inside)] * len(stretch_ids)
             ends = ends or (inside and token is not None)
         if ids[:1] != [self._tokenizer.begin_id] or supervised[0]:
             ids.insert(0, self._tokenizer.begin_id)
@@ -91,20 +91,20 @@ class Spelling:
         self, text: str, contents: Spans, edges: list[int]
     ) -> list[tuple[int, int, int | None]]:
         """The text cut up: from, to, and the id of a special token where one stands there."""
-        found: list[tuple[int, int, int | None]] = []
+        stretches: list[tuple[int, int, int | None]] = []
         place = 0
-        for start, end, name in self._found(text, contents):
+        for start, end, name in self._find_special(text, contents):
             token = self._special[name]
-            before, behind = text[place:start], text[end:]
-            left = start - (len(before) - len(before.rstrip()) if token["lstrip"] else 0)
-            found += _cut(place, left, edges)
-            found.append((start, end, self._tokenizer.id_of(name)))
+            leading, behind = text[place:start], text[end:]
+            cut_at = start - (len(leading) - len(leading.rstrip()) if token["lstrip"] else 0)
+            stretches += _cut(place, cut_at, edges)
+            stretches.append((start, end, self._tokenizer.id_of(name)))
             place = end + (len(behind) - len(behind.lstrip()) if token["rstrip"] else 0)
-        return found + _cut(place, len(text), edges)
+        return stretches + _cut(place, len(text), edges)
 
-    def _found(self, text: str, contents: Spans) -> list[tuple[int, int, str]]:
+    def _find_special(self, text: str, contents: Spans) -> list[tuple[int, int, str]]:
         """The special tokens that the template wrote, the longest where two begin alike."""
-        found: list[tuple[int, int, str]] = []
+        specials: list[tuple[int, int, str]] = []
         begins, place = [span[0] for span in contents], 0
         while match := self._names.search(text, place):
             start, end = match.span()
@@ -112,9 +112,9 @@ class Spelling:
             if span >= 0 and contents[span][1] > start:
                 place = start + 1
             else:
-                found.append((start, end, match[0]))
+                specials.append((start, end, match[0]))
                 place = end
-        return found
+        return specials
 
 
 def _cut(start: int, end: int, edges: list[int]) -> list[tuple[int, int, int | None]]:
@@ -126,8 +126,8 @@ def _first_alone(cut: dict[str, Any] | None) -> bool:
     """Whether the begin of a text is marked, and no other place; makes it unmarked in `cut`."""
     if cut is None:
         return False
-    found = [_first_alone(each) for each in cut.get("pretokenizers", [])]
+    marks = [_first_alone(pretokenizer) for pretokenizer in cut.get("pretokenizers", [])]
     if cut.get("prepend_scheme") == "first":
         cut["prepend_scheme"] = "never"
         return True
-    return any(found)
+    return any(marks)

@@ -78,7 +78,7 @@ class Ragged:
     def some(self, chosen: Indices) -> Ragged:
         """The lists at these places, at least one."""
         lists = [self[int(place)] for place in chosen]
-        ends = np.cumsum([len(each) for each in lists])
+        ends = np.cumsum([len(row) for row in lists])
         return Ragged(np.concatenate(lists), np.concatenate(([0], ends[:-1])))
 
     def __getitem__(self, index: int) -> Indices:
@@ -263,14 +263,14 @@ def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
         for name in facts.columns
     }
     file, texts = folder / f"{side}.texts.jsonl", None
-    if file.name in {each.name for each in facts.files}:
+    if file.name in {stored.name for stored in facts.files}:
         # not splitlines, which also cuts at other characters than a line's end
         texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
-    found = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
-    counts = [len(found.rows), *(len(column) for column in columns.values())]
-    if {*counts, facts.examples} != {facts.examples} or len(texts or found.rows) != facts.examples:
+    opened = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
+    counts = [len(opened.rows), *(len(column) for column in columns.values())]
+    if {*counts, facts.examples} != {facts.examples} or len(texts or opened.rows) != facts.examples:
         raise ValueError(f"{side} has not the {facts.examples} examples that were written")
-    return found
+    return opened
 
 
 def _mapped(file: Path) -> npt.NDArray[Any]:

@@ -139,10 +139,14 @@ class ChatTemplate:
             folded = folded.replace(name.casefold(), " ")
         return folded
 
-    def _refuse_lost(self, where: str, text: str, answers: Spans, said: Sequence[Message]) -> None:
+    def _refuse_lost(
+        self, where: str, text: str, answers: Spans, messages: Sequence[Message]
+    ) -> None:
         """Templates for pictures pass over a content that is a plain text, and say nothing."""
         written = self._words("".join(text[start:end] for start, end in answers))
-        words = re.findall(r"\w+", self._words(" ".join(each["content"] for each in said)))
+        words = re.findall(
+            r"\w+", self._words(" ".join(message["content"] for message in messages))
+        )
         if answers and words and not any(word in written for word in words):
             raise TextError(
                 f"{where}: the chat template ({self.template.said}) leaves out what the assistant "
@@ -159,17 +163,17 @@ class ChatTemplate:
         }
 
     def _by_prefixes(self, where: str, text: str, parts: list[Rendered]) -> Spans:
-        found: Spans = []
-        for before, behind in zip(parts[::2], parts[1::2], strict=True):
-            if not (behind.text.startswith(before.text) and text.startswith(behind.text)):
+        spans: Spans = []
+        for prefix, behind in zip(parts[::2], parts[1::2], strict=True):
+            if not (behind.text.startswith(prefix.text) and text.startswith(behind.text)):
                 raise TextError(
                     f"{where}: the chat template ({self.template.said}) does not say which part "
                     "is an answer: it has no {% generation %} tags, and a chat with an answer does "
                     "not begin with the chat before it. Put {% generation %} and "
                     "{% endgeneration %} around what the assistant writes, or use another template"
                 )
-            found.append((len(before.text), len(behind.text)))
-        return found
+            spans.append((len(prefix.text), len(behind.text)))
+        return spans
 
 
 def _read(file: Path) -> str:
@@ -177,13 +181,15 @@ def _read(file: Path) -> str:
 
 
 def _in_settings(file: Path) -> str | None:
-    found = read_json_table(file, refusal=TextError).get("chat_template")
-    if isinstance(found, list):  # several, by name
-        named = {each["name"]: each["template"] for each in cast("list[dict[str, str]]", found)}
+    templates = read_json_table(file, refusal=TextError).get("chat_template")
+    if isinstance(templates, list):  # several, by name
+        named = {
+            entry["name"]: entry["template"] for entry in cast("list[dict[str, str]]", templates)
+        }
         if "default" not in named:
             raise TextError(
                 f"{file} has chat templates called {', '.join(named)}, and none called default: "
                 "write the one you mean to a file and choose it as template"
             )
         return named["default"]
-    return found if isinstance(found, str) else None
+    return templates if isinstance(templates, str) else None

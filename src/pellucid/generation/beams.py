@@ -46,19 +46,23 @@ class Beams:
     max_new_tokens: int = 200
 
     def __post_init__(self) -> None:
-        most = self.max_new_tokens
-        powers_fit = abs(self.length_penalty) * math.log(max(most, 1)) < 700
+        max_new = self.max_new_tokens
+        powers_fit = abs(self.length_penalty) * math.log(max(max_new, 1)) < 700
         checks = (
             ("n_beams", self.n_beams >= 1, "at least 1"),
             ("n_best", 1 <= self.n_best <= self.n_beams, f"1 to n_beams, which is {self.n_beams}"),
-            ("length_penalty", powers_fit, f"finite, and {most:,}^length_penalty too"),
+            ("length_penalty", powers_fit, f"finite, and {max_new:,}^length_penalty too"),
             (
                 "early_stopping",
                 self.early_stopping in (True, False, "never"),
                 'true, false, "never"',
             ),
-            ("max_new_tokens", most >= 1, "at least 1"),
-            ("min_new_tokens", 0 <= self.min_new_tokens <= most, f"0 to max_new_tokens, {most}"),
+            ("max_new_tokens", max_new >= 1, "at least 1"),
+            (
+                "min_new_tokens",
+                0 <= self.min_new_tokens <= max_new,
+                f"0 to max_new_tokens, {max_new}",
+            ),
         )
         for name, holds, allowed in checks:
             if not holds:
@@ -130,8 +134,8 @@ class Search:
         alive: list[_Beginning] = []
         for rank, candidate in enumerate(self._candidates(next_log_p, length)):
             ended = candidate.token == self.end_id
-            before = self._alive[candidate.parent]
-            ids, log_p = (*before.ids, candidate.token), (*before.log_p, candidate.log_p)
+            parent = self._alive[candidate.parent]
+            ids, log_p = (*parent.ids, candidate.token), (*parent.log_p, candidate.log_p)
             if ended or length == self.beams.max_new_tokens:
                 if rank < n:
                     score = self.beams.score(candidate.total, length)
@@ -153,8 +157,8 @@ class Search:
         totals = (so_far.to(next_log_p) + next_log_p).flatten()
         best = totals.topk(min(2 * self.beams.n_beams, totals.numel()))
         vocab = next_log_p.shape[1]
-        own = next_log_p.flatten()[best.indices]
-        ranked = zip(best.indices.cpu(), best.values.cpu(), own.cpu(), strict=True)
+        best_log_p = next_log_p.flatten()[best.indices]
+        ranked = zip(best.indices.cpu(), best.values.cpu(), best_log_p.cpu(), strict=True)
         return [
             _Candidate(int(place) // vocab, int(place) % vocab, float(total), float(log_p))
             for place, total, log_p in ranked

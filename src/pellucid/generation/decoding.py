@@ -31,8 +31,8 @@ def decoder(model: Transformer) -> Decoder | None:
         return None
     try:
         return Decoder(model, lower(model), run)
-    except Unwritable as what:
-        _log.info("the model itself decodes: no instruction says %s", what)
+    except Unwritable as error:
+        _log.info("the model itself decodes: no instruction says %s", error)
         return None
 
 
@@ -54,7 +54,7 @@ class Decoder:
         self._instructions = (Instruction * n)(*tape.instructions)
         self._taken = torch.zeros(n, dtype=torch.int32)
         #: at least as many floats as any product reads, with room for the scales of its blocks
-        self._widest = max(one.n_in for one in tape.instructions) + 16
+        self._widest = max(instruction.n_in for instruction in tape.instructions) + 16
         self._own = self._scratch = torch.empty(0)
 
     def logits(
@@ -117,8 +117,8 @@ def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
 def hooks_of(model: Transformer) -> list[Any]:
     """The tables of hooks of every module: while any of them holds one, somebody watches."""
     everywhere = cast("Any", torch_modules)
-    found = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
+    hooks = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
     for module in named_modules(model).values():
-        own = cast("Any", module)
-        found += [own._forward_hooks, own._forward_pre_hooks]
-    return found
+        untyped = cast("Any", module)
+        hooks += [untyped._forward_hooks, untyped._forward_pre_hooks]
+    return hooks

@@ -68,8 +68,8 @@ def read_finite(ids: Int[Tensor, " rows"], values: Tensor, name: str) -> list[in
 
 def _together(ids: Tensor, values: Tensor, name: str) -> list[int]:
     # an id is a whole number that float64 holds exactly
-    both = torch.cat((ids.double(), values.detach().max().double()[None]))
-    *chosen, top = cast("list[float]", cast("Any", both).tolist())
+    combined = torch.cat((ids.double(), values.detach().max().double()[None]))
+    *chosen, top = cast("list[float]", cast("Any", combined).tolist())
     _refuse(top, name)
     return [int(token) for token in chosen]
 

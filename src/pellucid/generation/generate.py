@@ -108,16 +108,16 @@ def _written(
     device = model.device
     random = [_generator(sampling.seed, row) for row in range(len(prompts))]
     lengths = [len(prompt) for prompt in prompts]
-    known = min(lengths)
-    ids = torch.tensor([list(prompt[:known]) for prompt in prompts], device=device)
+    n_read = min(lengths)
+    ids = torch.tensor([list(prompt[:n_read]) for prompt in prompts], device=device)
     reader = Reader(model, cached=cache, encoded=encoded)
     while True:
         logits = reader.next_logits(ids, waits=False)
         if when_outgrown is not None and reader.start > 0:
             when_outgrown()
             when_outgrown = None
-        known = ids.shape[1]
-        reading = [known < length for length in lengths]
+        n_read = ids.shape[1]
+        reading = [n_read < length for length in lengths]
         # a row draws only when it writes: its numbers do not depend on its neighbours' lengths
         uniforms = torch.tensor(
             [
@@ -128,7 +128,7 @@ def _written(
         drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
         tokens = reader.read(drawn, logits)
         chosen = [
-            prompt[known] if reads else token
+            prompt[n_read] if reads else token
             for reads, prompt, token in zip(reading, prompts, tokens, strict=True)
         ]
         ids = torch.cat((ids, torch.tensor(chosen, device=device)[:, None]), dim=1)
@@ -139,8 +139,8 @@ def _written(
 def _penalised(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
     if sampling.repetition_penalty == 1:
         return logits
-    seen = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
-    return repetition_penalty(logits, seen, sampling.repetition_penalty)
+    present = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
+    return repetition_penalty(logits, present, sampling.repetition_penalty)
 
 
 def stream(

@@ -44,7 +44,7 @@ _LEAST_KEYS = 64
 Compute = Callable[[], Tensor]
 
 #: Of each model that lives.
-_known: WeakKeyDictionary[Transformer, Steps] = WeakKeyDictionary()
+_recorded_steps: WeakKeyDictionary[Transformer, Steps] = WeakKeyDictionary()
 
 
 def recorded(compute: Compute) -> Compute:
@@ -57,11 +57,11 @@ def recorded(compute: Compute) -> Compute:
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = compute()
+        output = compute()
 
     def replay() -> Tensor:
         graph.replay()
-        return found
+        return output
 
     return replay
 
@@ -75,15 +75,15 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
     """
     if turned_off():
         return None
-    what = _unrecordable(model)
-    if what is not None:
-        _log.info("the model itself decodes: no recorded step for %s", what)
+    obstacle = _unrecordable(model)
+    if obstacle is not None:
+        _log.info("the model itself decodes: no recorded step for %s", obstacle)
         return None
-    weights = tuple(each.data_ptr() for each in (*model.parameters(), *model.buffers()))
-    known = _known.get(model)
-    if known is None or known.weights != weights or known.record is not record:
-        known = _known[model] = Steps(model, weights, record)
-    return known
+    weights = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
+    steps = _recorded_steps.get(model)
+    if steps is None or steps.weights != weights or steps.record is not record:
+        steps = _recorded_steps[model] = Steps(model, weights, record)
+    return steps
 
 
 class Steps:
@@ -131,33 +131,33 @@ class Steps:
     def _hold(self, caches: Sequence[KeyValueCache], ids: Tensor) -> None:
         """Have the caches keep what they hold in the buffers that were recorded."""
         rooms = [room for cache in caches if (room := cache.room) is not None]
-        like = [(part.shape, part.dtype) for room in rooms for part in room]
-        if like != [(part.shape, part.dtype) for own in self._rooms for part in own]:
+        layout = [(part.shape, part.dtype) for room in rooms for part in room]
+        if layout != [(part.shape, part.dtype) for buffers in self._rooms for part in buffers]:
             # zeros: what is masked has the weight 0, but 0 times what is not a number is none
             self._rooms = [KeysAndValues(*map(torch.zeros_like, room)) for room in rooms]
             self._ids = torch.zeros_like(ids)[:, None]
             self._place = torch.zeros(1, dtype=torch.int64, device=ids.device)
             self._steps.clear()
             self._lent.clear()
-        if all(room is own for room, own in zip(rooms, self._rooms, strict=True)):
+        if all(room is buffers for room, buffers in zip(rooms, self._rooms, strict=True)):
             return
-        for lent, own in zip(self._lent, self._rooms, strict=False):
-            before = lent()
-            if before is not None and before.room is own:
-                before.move_to(KeysAndValues(*(part.clone() for part in own)))
-        for cache, own, room in zip(caches, self._rooms, rooms, strict=True):
-            for mine, theirs in zip(own, room, strict=True):
+        for lent, buffers in zip(self._lent, self._rooms, strict=False):
+            borrower = lent()
+            if borrower is not None and borrower.room is buffers:
+                borrower.move_to(KeysAndValues(*(part.clone() for part in buffers)))
+        for cache, buffers, room in zip(caches, self._rooms, rooms, strict=True):
+            for mine, theirs in zip(buffers, room, strict=True):
                 mine[:, :, : cache.length] = theirs[:, :, : cache.length]
-            cache.move_to(own)
+            cache.move_to(buffers)
         self._lent = [weakref.ref(cache) for cache in caches]
 
     def _step(self, n_keys: int) -> Float[Tensor, "rows vocab"]:
         model = self._model()
         assert model is not None  # whoever asks holds it
         places = self._place.expand(len(self._ids), 1)
-        seen = torch.arange(n_keys, device=places.device) <= self._place
+        visible = torch.arange(n_keys, device=places.device) <= self._place
         view = View(
-            start=0, causal=False, mask=seen[None, None, None], places=places, forwards=True
+            start=0, causal=False, mask=visible[None, None, None], places=places, forwards=True
         )
         rooms = [_Room(room, self._place, n_keys) for room in self._rooms]
         states = model.stack(model.embed(self._ids), view, rooms)

@@ -178,7 +178,7 @@ class _Lowering:
             at_once = 1 if layer.norms_over_all_heads else vectors
             tape.norm(norm, input=place, output=place, vectors=at_once)
         turns = type(positions) is Rotary
-        how = Attention(
+        attention = Attention(
             layer=index,
             n_heads=heads,
             n_kv_heads=kv_heads,
@@ -198,7 +198,7 @@ class _Lowering:
             by_distance=tape.address(self._by_distance(positions, widths[0] // heads, heads)),
             sinks=tape.address(None if layer.sinks is None else layer.sinks.detach()),
         )
-        tape.attend(how, output=mixed)
+        tape.attend(attention, output=mixed)
         tape.linear(layer.output, input=mixed, **fields)
 
     def _by_distance(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:

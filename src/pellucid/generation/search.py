@@ -52,7 +52,7 @@ def beam_search_ids(
     """
     if not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
-    found: list[list[Hypothesis]] = [[] for _ in prompts]
+    hypotheses: list[list[Hypothesis]] = [[] for _ in prompts]
     for together in _of_one_length(prompts):
         rows = torch.tensor(together, device=model.device)
         reader = Reader(model, cached=cache, encoded=encoded)
@@ -64,8 +64,8 @@ def beam_search_ids(
             when_outgrown()
             when_outgrown = None
         for row, search in zip(together, searches, strict=True):
-            found[row] = search.best
-    return found
+            hypotheses[row] = search.best
+    return hypotheses
 
 
 def _of_one_length(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
@@ -88,10 +88,10 @@ def _run(reader: Reader, ids: Tensor, searches: Sequence[Search]) -> None:
                 rows += [first + parent for parent in parents]
                 tokens += search.tokens
             first += n
-        taken = torch.tensor(rows, dtype=torch.long, device=ids.device)
+        parent_rows = torch.tensor(rows, dtype=torch.long, device=ids.device)
         added = torch.tensor(tokens, dtype=torch.long, device=ids.device)
-        ids = torch.cat((ids[taken], added[:, None]), dim=1)
-        reader.take(taken)
+        ids = torch.cat((ids[parent_rows], added[:, None]), dim=1)
+        reader.take(parent_rows)
 
 
 def _log_p(logits: Tensor) -> Tensor:
@@ -117,23 +117,23 @@ def beam_search(
         PellucidError: the model is an encoder.
     """
     ids, encoded = start(model, tokenizer, prompts)
-    found = beam_search_ids(
+    hypotheses = beam_search_ids(
         model, ids, beams, end_id=tokenizer.end_id, encoded=encoded, when_outgrown=when_outgrown
     )
     return [
         [_in_words(tokenizer, prompt, text) for text in texts]
-        for prompt, texts in zip(ids, found, strict=True)
+        for prompt, texts in zip(ids, hypotheses, strict=True)
     ]
 
 
 def _in_words(tokenizer: Tokenizer, prompt: Sequence[int], text: Hypothesis) -> Found:
-    shown = len(text.ids) - text.ended
+    n_shown = len(text.ids) - text.ended
     emit = writer(tokenizer, prompt)
     return Found(
-        text="".join(emit(token_id) for token_id in text.ids[:shown]),
-        ids=text.ids[:shown],
+        text="".join(emit(token_id) for token_id in text.ids[:n_shown]),
+        ids=text.ids[:n_shown],
         stopped="end" if text.ended else "length",
-        log_p=text.log_p[:shown],
+        log_p=text.log_p[:n_shown],
         score=text.score,
         total_log_p=sum(text.log_p),
     )

@@ -57,8 +57,8 @@ class Tape:
         self.width = 0
         self.tensors: list[Tensor] = []
         self._narrow = {
-            id(model.get_parameter(name)): (model.get_parameter(name), kept)
-            for name, kept in model.narrow.items()
+            id(model.get_parameter(name)): (model.get_parameter(name), narrow)
+            for name, narrow in model.narrow.items()
         }
 
     def place(self, n: int) -> int:
@@ -83,15 +83,15 @@ class Tape:
 
     def matrix(self, weight: Tensor) -> dict[str, Any]:
         """A matrix as an instruction wants it: in few bits, where it was rounded to them."""
-        _, kept = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
-        if kept.values is not weight and kept.version != weight._version:
+        _, narrow = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
+        if narrow.values is not weight and narrow.version != weight._version:
             unwritable("a matrix that was written to since it was rounded")
         return {
-            "precision": _PRECISIONS.get(kept.values.dtype, Precision.FLOAT32),
-            "matrix": self.address(kept.values.detach(), kept.values.dtype)
-            if kept.values is not weight
+            "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
+            "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
+            if narrow.values is not weight
             else self.address(weight.detach()),
-            "scales": self.address(kept.scales),
+            "scales": self.address(narrow.scales),
         }
 
     def product(

@@ -25,9 +25,9 @@ class Lengths:
 
     def expected(self, axes: Axes, shape: Shape) -> Shape:
         """The lengths that the named axes must have; those that are seen, where not known yet."""
-        known = dict(self.lengths)
+        lengths = dict(self.lengths)
         return tuple(
-            1 if axis.or_one and length == 1 else known.setdefault(axis.name, length)
+            1 if axis.or_one and length == 1 else lengths.setdefault(axis.name, length)
             for axis, length in zip(axes.named, shape, strict=True)
         )
 
@@ -82,7 +82,7 @@ def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> N
     leading = lengths.leading if axes.leading and lengths.leading is not None else ()
     target = (*leading, *(lengths.lengths.get(axis.name, 1) for axis in axes.named))
     pairs = zip(reversed(shape), reversed(target), strict=False)
-    if len(shape) > len(target) or any(mine not in (1, other) for mine, other in pairs):
+    if len(shape) > len(target) or any(mine not in (1, axis_length) for mine, axis_length in pairs):
         raise MathsError(
             f"{name} has shape {shape}, and does not broadcast to {target}, that is {axes}: these"
             " shapes do not broadcast together"

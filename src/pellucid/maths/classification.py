@@ -56,9 +56,9 @@ def accuracy(confusion: Array) -> Array:
     Example:
         accuracy(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    right, _, _ = _counts(confusion)
+    correct, _, _ = _counts(confusion)
     xp = namespace(confusion)
-    return _share(xp.sum(right, axis=-1), xp.sum(confusion, axis=(-2, -1)))
+    return _share(xp.sum(correct, axis=-1), xp.sum(confusion, axis=(-2, -1)))
 
 
 @equation(accuracy)
@@ -78,8 +78,8 @@ def precision_score(confusion: Array) -> Array:
     Example:
         precision_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    right, _, said = _counts(confusion)
-    return _share(right, said)
+    correct, _, predicted = _counts(confusion)
+    return _share(correct, predicted)
 
 
 @equation(accuracy)
@@ -99,8 +99,8 @@ def recall_score(confusion: Array) -> Array:
     Example:
         recall_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    right, came, _ = _counts(confusion)
-    return _share(right, came)
+    correct, came, _ = _counts(confusion)
+    return _share(correct, came)
 
 
 @equation(accuracy)
@@ -125,8 +125,8 @@ def f1_score(confusion: Array) -> Array:
     Example:
         f1_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    right, came, said = _counts(confusion)
-    return _share(2 * right, came + said)
+    correct, came, predicted = _counts(confusion)
+    return _share(2 * correct, came + predicted)
 
 
 def _some_answers(confidence: Array) -> None:
@@ -195,12 +195,14 @@ def expected_calibration_error(confidence: Array, right: Array, *, n_bins: int) 
 def _counts(confusion: Array) -> tuple[Array, Array, Array]:
     """Of each class: how many are right, how many came, how many were said."""
     xp = namespace(confusion)
-    right = xp.linalg.diagonal(confusion)
-    return right, xp.sum(confusion, axis=-1), xp.sum(confusion, axis=-2)
+    correct = xp.linalg.diagonal(confusion)
+    return correct, xp.sum(confusion, axis=-1), xp.sum(confusion, axis=-2)
 
 
-def _share(some: Array, every: Array) -> Array:
-    """some / every; 0 where there are none, which is said in each entry."""
-    xp = namespace(some, every)
-    there = every != 0
-    return xp.where(there, some / xp.where(there, every, xp.ones_like(every)), xp.zeros_like(every))
+def _share(part: Array, whole: Array) -> Array:
+    """part / whole; 0 where there are none, which is said in each entry."""
+    xp = namespace(part, whole)
+    nonzero = whole != 0
+    return xp.where(
+        nonzero, part / xp.where(nonzero, whole, xp.ones_like(whole)), xp.zeros_like(whole)
+    )

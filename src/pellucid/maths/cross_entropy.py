@@ -198,8 +198,8 @@ def focal_loss_grad(logits: Array, targets: Array, *, gamma: float) -> Array:
     y = _smoothed(logits, targets, 0.0)
     log_p = _of_target(log_softmax(logits), targets)
     missing = _missing(log_p)
-    known = ratio(times(namespace(log_p).exp(log_p), log_p), missing)
-    scale = missing**gamma * (1 - gamma * known)
+    weighted_log_p = ratio(times(namespace(log_p).exp(log_p), log_p), missing)
+    scale = missing**gamma * (1 - gamma * weighted_log_p)
     return scale[..., None] * (softmax(logits) - y)
 
 

@@ -150,10 +150,10 @@ def _against_middle(x: Array, y: Array, temperature: float) -> tuple[Array, Arra
     """softmax(x), and its logarithm minus that of the mean of both where it is not 0."""
     xp = namespace(x, y)
     p, q = softmax(x, temperature=temperature), softmax(y, temperature=temperature)
-    there, zero, one = p > 0, xp.zeros_like(p), xp.ones_like(p)
-    log_p = xp.where(there, log_softmax(x, temperature=temperature), zero)
+    nonzero, zero, ones = p > 0, xp.zeros_like(p), xp.ones_like(p)
+    log_p = xp.where(nonzero, log_softmax(x, temperature=temperature), zero)
     # the sum and its factor 1/2 apart: half of the least number there is would be 0
-    log_m = xp.where(there, xp.log(xp.where(there, p + q, one)) - math.log(2), zero)
+    log_m = xp.where(nonzero, xp.log(xp.where(nonzero, p + q, ones)) - math.log(2), zero)
     return p, log_p - log_m
 
 

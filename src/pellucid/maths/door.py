@@ -83,12 +83,12 @@ def equation(
         parameters = signature.parameters.values()
         declared: dict[str, Kind] = {}
         needs: list[Need] = []
-        for other in others:
-            if other in DECLARED:
-                declared |= DECLARED[other].kinds
-                needs += DECLARED[other].needs
+        for function in others:
+            if function in DECLARED:
+                declared |= DECLARED[function].kinds
+                needs += DECLARED[function].needs
             else:
-                needs.append(other)
+                needs.append(function)
         declared |= {
             k: floats(kind) if isinstance(kind, str) else kind for k, kind in kinds.items()
         }

@@ -104,7 +104,7 @@ def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict
         read[name] = from_python(name, x, kinds[name])
         check_array(name, read[name], kinds[name])
         if ready:
-            read[name] = _like(read[name], ready, kinds)
+            read[name] = _convert_like(read[name], ready, kinds)
     return read
 
 
@@ -119,12 +119,12 @@ def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: 
             )
 
 
-def _like(x: Array, ready: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
+def _convert_like(x: Array, ready: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
     """A NumPy array that was a list, as an array like the others."""
     xp = namespace(*ready.values())
-    made = xp.asarray(x, device=device_of(next(iter(ready.values()))))
+    array = xp.asarray(x, device=device_of(next(iter(ready.values()))))
     common = _common_float(xp, ready, kinds)
-    return xp.astype(made, common) if x.dtype.kind == "f" and common is not None else made
+    return xp.astype(array, common) if x.dtype.kind == "f" and common is not None else array
 
 
 def _library(x: Array) -> str:

@@ -43,11 +43,11 @@ def erf(x: Array) -> Array:
     xp = namespace(x)
     if hasattr(xp, "erf"):
         return xp.erf(x)
-    zero, one = xp.zeros_like(x), xp.ones_like(x)
+    zero, ones = xp.zeros_like(x), xp.ones_like(x)
     size = xp.where(x < 0, -x, x)
     near = size < _MEETING
-    far = 1 - _beyond(xp.where(near, one * _MEETING, xp.where(size < _END, size, one * _END)))
-    sign = xp.where(x < 0, -one, one)
+    far = 1 - _beyond(xp.where(near, ones * _MEETING, xp.where(size < _END, size, ones * _END)))
+    sign = xp.where(x < 0, -ones, ones)
     return xp.where(near, _within(xp.where(near, x, zero)), sign * far)
 
 

@@ -140,8 +140,8 @@ def parse_axes(text: str) -> Axes:
 
 def _axis(word: str) -> Axis:
     name, _, least = word.partition(">=")
-    name, _, one = name.partition("|")
-    return Axis(name, int(least or 1), one == "1")
+    name, _, alternative = name.partition("|")
+    return Axis(name, int(least or 1), alternative == "1")
 
 
 def floats(axes: str) -> Floats:
@@ -222,16 +222,16 @@ def in_range(x: float, range: Range) -> bool:
 
 def describe(range: Range) -> str:
     """A range in words: "greater than 0", "between 0 and 1"."""
-    least, most = range.least, range.most
-    if least is not None and most is not None:
-        return f"between {least:g} and {most:g}"
+    minimum, maximum = range.least, range.most
+    if minimum is not None and maximum is not None:
+        return f"between {minimum:g} and {maximum:g}"
     words: list[str] = []
     if range.above is not None:
         words.append(f"greater than {range.above:g}")
-    if least is not None:
-        words.append(f"at least {least:g}")
-    if most is not None:
-        words.append(f"at most {most:g}")
+    if minimum is not None:
+        words.append(f"at least {minimum:g}")
+    if maximum is not None:
+        words.append(f"at most {maximum:g}")
     if range.below is not None:
         words.append(f"less than {range.below:g}")
     return " and ".join(words)

@@ -183,8 +183,8 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
     for start in range(0, q.shape[-2], chunk):
         piece = slice(start, min(start + chunk, q.shape[-2]))
         q_here, k_here, v_here = q[..., piece, :], k[..., piece, :], values[..., piece, :]
-        here = xp.tril(q_here @ xp.matrix_transpose(k_here)) @ v_here
-        gathered.append(here if state is None else here + q_here @ state)
+        piece_sums = xp.tril(q_here @ xp.matrix_transpose(k_here)) @ v_here
+        gathered.append(piece_sums if state is None else piece_sums + q_here @ state)
         added = xp.matrix_transpose(k_here) @ v_here
         state = added if state is None else state + added
     return _shares(xp.concat(gathered, axis=-2), eps) if gathered else v

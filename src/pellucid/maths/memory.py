@@ -185,10 +185,10 @@ def memory_in_chunks(
     memories: list[Array] = []
     momenta: list[Array] = []
     for start in range(0, k.shape[-2], chunk):
-        here = slice(start, min(start + chunk, k.shape[-2]))
-        u = memory_loss_grad(memory[..., None, :, :], k[..., here, :], v[..., here, :])
-        steps = -learning_rate[..., here, None, None] * u
-        momenta.append(_carried(persistence[..., here], steps, momentum))
-        memories.append(_carried(1 - forgetting[..., here], momenta[-1], memory))
+        piece = slice(start, min(start + chunk, k.shape[-2]))
+        u = memory_loss_grad(memory[..., None, :, :], k[..., piece, :], v[..., piece, :])
+        steps = -learning_rate[..., piece, None, None] * u
+        momenta.append(_carried(persistence[..., piece], steps, momentum))
+        memories.append(_carried(1 - forgetting[..., piece], momenta[-1], memory))
         memory, momentum = memories[-1][..., -1, :, :], momenta[-1][..., -1, :, :]
     return xp.concat(memories, axis=-3), xp.concat(momenta, axis=-3)

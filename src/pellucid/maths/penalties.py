@@ -67,8 +67,8 @@ def l1_prox(w: Array, *, strength: float, step: float) -> Array:
         l1_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)
     """
     xp = namespace(w)
-    left = _size(w) - step * strength
-    return xp.sign(w) * xp.where(left > 0, left, xp.zeros_like(left))
+    remaining = _size(w) - step * strength
+    return xp.sign(w) * xp.where(remaining > 0, remaining, xp.zeros_like(remaining))
 
 
 @equation(l1_penalty)

@@ -75,8 +75,8 @@ def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, cli
     ratio = _ratio(log_p, old_log_p)
     xp = namespace(log_p)
     low, high = xp.full_like(ratio, 1 - clip), xp.full_like(ratio, 1 + clip)
-    kept = xp.where(ratio > high, high, xp.where(ratio < low, low, ratio))
-    free, bound = ratio * advantage, kept * advantage
+    clipped = xp.where(ratio > high, high, xp.where(ratio < low, low, ratio))
+    free, bound = ratio * advantage, clipped * advantage
     return -xp.where(bound < free, bound, free)
 
 

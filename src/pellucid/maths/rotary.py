@@ -169,7 +169,7 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     """
     xp = namespace(x, angles)
     half = angles.shape[-1]
-    turned, kept = x[..., : 2 * half], x[..., 2 * half :]
+    turned, unturned = x[..., : 2 * half], x[..., 2 * half :]
     if pairing == "interleaved":
         turned = to_half_split(turned)
     a, b = turned[..., :half], turned[..., half:]
@@ -177,7 +177,7 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     turned = xp.concat((a * cos - b * sin, b * cos + a * sin), axis=-1)
     if pairing == "interleaved":
         turned = to_interleaved(turned)
-    return xp.concat((turned, kept), axis=-1)
+    return xp.concat((turned, unturned), axis=-1)
 
 
 @equation(_pairs_of_grad, angles="time>=0 pairs>=0", grad="... time>=0 d_head", pairing=PAIRINGS)

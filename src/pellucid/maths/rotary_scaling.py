@@ -31,9 +31,9 @@ def _pairs(frequencies: Array) -> Array:
     return xp.arange(n, dtype=frequencies.dtype, device=device_of(frequencies))
 
 
-def _interpolated_but(frequencies: Array, kept: Array, factor: float) -> Array:
+def _interpolated_but(frequencies: Array, kept_share: Array, factor: float) -> Array:
     """Frequencies divided by `factor`, except for a share of each that is kept."""
-    return frequencies * (kept + (1 - kept) / factor)
+    return frequencies * (kept_share + (1 - kept_share) / factor)
 
 
 @equation(frequencies="pairs", factor=Either(POSITIVE, positive("pairs")))
@@ -133,8 +133,8 @@ def llama3_frequencies(
     """
     xp = namespace(frequencies)
     turns = frequencies * (original_length / (2 * math.pi))
-    kept = xp.clip((turns - low) / (high - low), 0.0, 1.0)
-    return _interpolated_but(frequencies, kept, factor)
+    kept_share = xp.clip((turns - low) / (high - low), 0.0, 1.0)
+    return _interpolated_but(frequencies, kept_share, factor)
 
 
 def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
@@ -197,8 +197,8 @@ def yarn_frequencies(
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, 2 * n - 1)
     width = last - first if last != first else 1e-3  # as released: a ramp of no width is a step
-    kept = 1 - xp.clip((_pairs(frequencies) - first) / width, 0.0, 1.0)
-    return _interpolated_but(frequencies, kept, factor)
+    kept_share = 1 - xp.clip((_pairs(frequencies) - first) / width, 0.0, 1.0)
+    return _interpolated_but(frequencies, kept_share, factor)
 
 
 @equation(factor=POSITIVE, weight=ANY_NUMBER)

@@ -61,10 +61,10 @@ def keep_top_p(logits: Array, p: float) -> Array:
     xp = namespace(logits)
     order = xp.argsort(logits, axis=-1, descending=True)
     shares = xp.take_along_axis(softmax(logits), order, axis=-1)
-    before = xp.cumulative_sum(shares, axis=-1) - shares
+    mass_before = xp.cumulative_sum(shares, axis=-1) - shares
     # back to where each token stood: the rank of a token is the argsort of the order
     rank = xp.argsort(order, axis=-1)
-    reached = xp.take_along_axis(before, rank, axis=-1)
+    reached = xp.take_along_axis(mass_before, rank, axis=-1)
     return xp.where((reached < p) | (rank == 0), logits, xp.full_like(logits, -xp.inf))
 
 

@@ -60,8 +60,8 @@ def linear_scan_grad(
     h = linear_scan(decay, x, start)
     ahead = _later(xp.flip(decay, axis=-2), 1, 0.0)
     dx = xp.flip(linear_scan(ahead, xp.flip(grad, axis=-2), xp.zeros_like(start)), axis=-2)
-    before = xp.concat((start[..., None, :], h[..., :-1, :]), axis=-2)
-    d_decay = dx * before
+    previous = xp.concat((start[..., None, :], h[..., :-1, :]), axis=-2)
+    d_decay = dx * previous
     if decay.shape[-1] == 1:
         d_decay = xp.sum(d_decay, axis=-1, keepdims=True)
     return d_decay, dx, (decay * dx)[..., 0, :]

@@ -146,7 +146,7 @@ def multi_head_attention_grad(
     )
     gathered = _together(attention(q, k, v, mask=mask))
     reaches = attention_grad(q, k, v, _heads(grad @ output, n_heads), mask=mask)
-    dq, dk, dv = (_together(each) for each in reaches)
+    dq, dk, dv = (_together(gradient) for gradient in reaches)
     return (
         dq @ query,
         dk @ key + dv @ value,

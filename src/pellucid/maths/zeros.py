@@ -12,9 +12,9 @@ from pellucid.maths.arrays import Array, namespace
 def log_of(p: Array) -> Array:
     """log p, and -inf where p is 0."""
     xp = namespace(p)
-    there = p != 0
-    logarithm = xp.log(xp.where(there, p, xp.ones_like(p)))
-    return xp.where(there, logarithm, xp.full_like(p, -xp.inf))
+    nonzero = p != 0
+    logarithm = xp.log(xp.where(nonzero, p, xp.ones_like(p)))
+    return xp.where(nonzero, logarithm, xp.full_like(p, -xp.inf))
 
 
 def times(weight: Array, x: Array) -> Array:
@@ -26,7 +26,7 @@ def times(weight: Array, x: Array) -> Array:
 def ratio(above: Array, below: Array) -> Array:
     """above / below, 0 where above is 0, and an infinity where only below is."""
     xp = namespace(above, below)
-    there = below != 0
-    divided = above / xp.where(there, below, xp.ones_like(below))
+    nonzero = below != 0
+    divided = above / xp.where(nonzero, below, xp.ones_like(below))
     infinite = times(above, xp.full_like(below, xp.inf))
-    return xp.where(there, divided, infinite)
+    return xp.where(nonzero, divided, infinite)

@@ -88,8 +88,10 @@ def add_lora(
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for name, layer in chosen.items():
-        own = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little") >> 1
-        adapted = LoRALinear(layer, rank=rank, alpha=alpha, dropout=dropout, seed=own)
+        layer_seed = (
+            int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little") >> 1
+        )
+        adapted = LoRALinear(layer, rank=rank, alpha=alpha, dropout=dropout, seed=layer_seed)
         place, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(place), leaf, adapted)
     for parameter in _new_weights(model):
@@ -108,7 +110,7 @@ def adaptable(model: Transformer) -> dict[str, nn.Linear]:
         name: module
         for name, module in modules.items()
         if isinstance(module, nn.Linear)
-        and not any(module is other for other in passed_by)
+        and not any(module is skipped for skipped in passed_by)
         and name.split(".")[0] != _NEW
     }
 
@@ -133,13 +135,13 @@ def without_adapters(model: nn.Module) -> Generator[None]:
             "this model has no adapters, so that without them it is what it is with them: train "
             'it with trained = {kind = "LoRA", ...}, or take a copy as the reference'
         )
-    before = [layer.active for layer in layers]
+    previous = [layer.active for layer in layers]
     try:
         for layer in layers:
             layer.active = False
         yield
     finally:
-        for layer, active in zip(layers, before, strict=True):
+        for layer, active in zip(layers, previous, strict=True):
             layer.active = active
 
 
@@ -188,14 +190,14 @@ def names_matching(names: Iterable[str], target: str) -> list[str]:
 def _matched(layers: dict[str, nn.Linear], targets: list[str]) -> dict[str, nn.Linear]:
     chosen: set[str] = set()
     for target in targets:
-        found = names_matching(layers, target)
-        if not found:
+        names = names_matching(layers, target)
+        if not names:
             raise ConfigError(
                 f"trained.targets: {target!r} names no linear layer of this model that can be "
                 f"adapted; those that can: {', '.join(_patterns(layers))}. Embeddings, the head "
                 "and the first state of a memory are read as tables, and cannot be targets"
             )
-        chosen.update(found)
+        chosen.update(names)
     return {name: layer for name, layer in layers.items() if name in chosen}
 
 

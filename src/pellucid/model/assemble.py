@@ -88,8 +88,8 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
 def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
-            before, after = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
-            return Sandwich(before=before, after=after)
+            pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
+            return Sandwich(before=pre_norm, after=post_norm)
         return parts.norm(stack.norm, d_model)
 
     crossed = stack.cross_attention

@@ -116,7 +116,7 @@ class KeyValueCache(NoCache):
         if self._state is not None:
             self._state = tuple(part[rows] for part in self._state)
 
-    def _empty(self, like: Tensor) -> Tensor:
-        batch, heads, _, width = like.shape
+    def _empty(self, tensor: Tensor) -> Tensor:
+        batch, heads, _, width = tensor.shape
         room = (batch, heads, self.context_length, width)
-        return torch.empty(room, dtype=like.dtype, device=like.device)
+        return torch.empty(room, dtype=tensor.dtype, device=tensor.device)

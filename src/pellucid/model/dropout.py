@@ -37,5 +37,5 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     if dropped == 0 or not training:
         return x
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = draws.view(torch.int16)[: x.numel()] >= dropped - _SIXTEEN_BITS // 2
-    return x * kept.view(x.shape).to(x.dtype).mul_(_SIXTEEN_BITS / (_SIXTEEN_BITS - dropped))
+    mask = draws.view(torch.int16)[: x.numel()] >= dropped - _SIXTEEN_BITS // 2
+    return x * mask.view(x.shape).to(x.dtype).mul_(_SIXTEEN_BITS / (_SIXTEEN_BITS - dropped))

@@ -20,8 +20,8 @@ Activate = Callable[[Tensor], Tensor]
 
 def relu_squared(x: Tensor) -> Tensor:
     """max(x, 0)^2. Source: So et al. 2021, "Primer", section 3."""
-    made = in_one_pass(x, "relu_squared")
-    return F.relu(x).square() if made is None else made
+    fused = in_one_pass(x, "relu_squared")
+    return F.relu(x).square() if fused is None else fused
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -31,8 +31,8 @@ def gelu(x: Tensor) -> Tensor:
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GELU as GPT-2 computes it, with tanh for Phi."""
-    made = in_one_pass(x, "gelu_tanh")
-    return F.gelu(x, approximate="tanh") if made is None else made
+    fused = in_one_pass(x, "gelu_tanh")
+    return F.gelu(x, approximate="tanh") if fused is None else fused
 
 
 def relu(x: Tensor) -> Tensor:

@@ -89,8 +89,8 @@ def pool(
         case "mean":
             if padding is None:
                 return states.mean(dim=1)
-            kept = states.masked_fill(~padding[..., None], 0.0)
-            return kept.sum(dim=1) / padding.sum(dim=1, keepdim=True)
+            unpadded = states.masked_fill(~padding[..., None], 0.0)
+            return unpadded.sum(dim=1) / padding.sum(dim=1, keepdim=True)
         case "last":
             if padding is None:
                 return states[:, -1]

@@ -106,16 +106,16 @@ class LinearAttention(nn.Module):
             # all see the prefix: it is there from the start, and not met again on the way
             at = torch.arange(k.shape[2], device=k.device)
             within = (at < view.prefix[:, None])[:, None, :, None]
-            seen, ahead = k * within, k * ~within
-            return sums_so_far(q, ahead, v, state=seen.mT @ v, chunk=self.chunk)
+            prefix_keys, ahead = k * within, k * ~within
+            return sums_so_far(q, ahead, v, state=prefix_keys.mT @ v, chunk=self.chunk)
         if documents is None:
             state = k.mT @ v
             return q @ state, state
-        before, state = sums_so_far(q, k, v, chunk=self.chunk, documents=documents)
+        forward_sums, state = sums_so_far(q, k, v, chunk=self.chunk, documents=documents)
         back = (part.flip(2) for part in (q, k, v))
-        after, _ = sums_so_far(*back, chunk=self.chunk, documents=documents.flip(1))
-        own = (q * k).sum(-1, keepdim=True) * v  # both sums have it
-        return before + after.flip(2) - own, state
+        backward_sums, _ = sums_so_far(*back, chunk=self.chunk, documents=documents.flip(1))
+        self_sums = (q * k).sum(-1, keepdim=True) * v  # both sums have it
+        return forward_sums + backward_sums.flip(2) - self_sums, state
 
 
 def sums_so_far(
@@ -144,7 +144,7 @@ def sums_so_far(
     if documents is None:
         within = q @ k.mT
         sums = torch.cat((came[:, :, None], k.mT @ v), dim=2).cumsum(2)
-        before, total, reading = sums[:, :, :-1], sums[:, :, -1], q
+        carried, total, reading = sums[:, :, :-1], sums[:, :, -1], q
     else:
         number = _pieces(documents, chunk)
         last = number[..., -1:]
@@ -152,11 +152,11 @@ def sums_so_far(
         added = (k * (number == last)[..., None]).mT @ v
         same = F.pad(last[:, :, 1:] == last[:, :, :-1], (0, 0, 1, 0), value=True)
         sums = linear_scan(same.to(q.dtype), added.flatten(3), came.flatten(2)).view_as(added)
-        before = torch.cat((came[:, :, None], sums[:, :, :-1]), dim=2)
+        carried = torch.cat((came[:, :, None], sums[:, :, :-1]), dim=2)
         # of the chunk before, only what ended in the same document is read
         ended = torch.cat((number[:, :, :1, :1], last[:, :, :-1]), dim=2)
         total, reading = sums[:, :, -1], q * (number == ended)[..., None]
-    gathered = within.tril() @ v + reading @ before
+    gathered = within.tril() @ v + reading @ carried
     return gathered.flatten(2, 3)[:, :, :time], total
 
 
@@ -170,8 +170,8 @@ def _pieces(documents: Tensor, chunk: int) -> Tensor:
     """Pieces of text counted from the left, by chunk: (batch, 1, chunks, chunk)."""
     changes = documents[:, 1:] != documents[:, :-1]
     number = F.pad(changes.long().cumsum(1), (1, 0))
-    rest = number[:, -1:].expand(-1, -number.shape[1] % chunk)
-    return torch.cat((number, rest), dim=1).view(number.shape[0], 1, -1, chunk)
+    padding = number[:, -1:].expand(-1, -number.shape[1] % chunk)
+    return torch.cat((number, padding), dim=1).view(number.shape[0], 1, -1, chunk)
 
 
 def _without_padding(k: Tensor, view: View) -> Tensor:

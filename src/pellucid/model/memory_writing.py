@@ -75,16 +75,16 @@ def through_text(
     steps = _steps(view, chunk, q)
     reads: list[Tensor] = []
     for first, end in _between(view, steps, chunk, q.shape[2]):
-        here = slice(first, end)
+        span = slice(first, end)
         if steps is not None:
             state = _where(steps.begins[:, first], MemoryState.new(fresh), state)
         read, state = _read_and_write(
             state,
-            q[:, :, here],
-            k[:, :, here],
-            v[:, :, here],
-            Gates(*(gate[:, :, here] for gate in gates)),
-            None if steps is None else steps.real[:, None, here].to(q.dtype),
+            q[:, :, span],
+            k[:, :, span],
+            v[:, :, span],
+            Gates(*(gate[:, :, span] for gate in gates)),
+            None if steps is None else steps.real[:, None, span].to(q.dtype),
         )
         reads.append(read)
         whole = state._replace(before=state.now)
@@ -107,15 +107,15 @@ def _read_and_write(
     """
     if real is not None:  # padding takes no step, and time stands still
         gates = Gates(*(gate * real for gate in gates))
-    kept, kept_from_start = _products(gates.log_kept)
+    decay, decay_from_start = _products(gates.log_kept)
     lasting, lasting_from_start = _products(gates.log_persistence)
     if real is not None:
-        kept = kept * real[:, :, None, :]
+        decay = decay * real[:, :, None, :]
     writes = gates.rate[..., None] * 2 * (k @ state.before.mT - v)
-    weights = kept @ lasting
-    momentum_share = (kept @ lasting_from_start[..., None]).squeeze(-1)
+    weights = decay @ lasting
+    momentum_share = (decay @ lasting_from_start[..., None]).squeeze(-1)
     read = (
-        kept_from_start[..., None] * (q @ state.now.mT)
+        decay_from_start[..., None] * (q @ state.now.mT)
         + momentum_share[..., None] * (q @ state.momentum.mT)
         - (q @ k.mT * weights) @ writes
     )
@@ -123,12 +123,12 @@ def _read_and_write(
     momentum = lasting_from_start[..., last, None, None] * state.momentum - _written(
         lasting[..., last, :], writes, k
     )
-    now = (
-        kept_from_start[..., last, None, None] * state.now
+    memory = (
+        decay_from_start[..., last, None, None] * state.now
         + momentum_share[..., last, None, None] * state.momentum
         - _written(weights[..., last, :], writes, k)
     )
-    return read, MemoryState(state.before, now, momentum)
+    return read, MemoryState(state.before, memory, momentum)
 
 
 def _written(weights: Tensor, writes: Tensor, k: Tensor) -> Tensor:
@@ -143,9 +143,11 @@ def _products(logs: Float[Tensor, "batch heads time"]) -> tuple[Tensor, Tensor]:
     return between.masked_fill(later, -torch.inf).exp(), sums.exp()
 
 
-def _where(rows: Tensor, one: MemoryState, other: MemoryState) -> MemoryState:
+def _where(rows: Tensor, where_true: MemoryState, where_false: MemoryState) -> MemoryState:
     chosen = rows[:, None, None, None]
-    return MemoryState(*(torch.where(chosen, a, b) for a, b in zip(one, other, strict=True)))
+    return MemoryState(
+        *(torch.where(chosen, a, b) for a, b in zip(where_true, where_false, strict=True))
+    )
 
 
 def _steps(view: View, chunk: int, q: Tensor) -> Steps | None:

@@ -47,10 +47,10 @@ def narrow(model: Transformer, weights: Weights) -> None:
     sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
     room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
     for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):
-        kept = narrowed(matrix, weights)
-        values = part[: matrix.numel() * width].view(kept.values.dtype).view_as(matrix)
-        matrix.copy_(kept.wide())
-        model.narrow[name] = Narrow(values.copy_(kept.values), kept.scales, matrix._version)
+        rounded = narrowed(matrix, weights)
+        values = part[: matrix.numel() * width].view(rounded.values.dtype).view_as(matrix)
+        matrix.copy_(rounded.wide())
+        model.narrow[name] = Narrow(values.copy_(rounded.values), rounded.scales, matrix._version)
 
 
 def _matrices(model: Transformer) -> Iterator[str]:

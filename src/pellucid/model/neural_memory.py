@@ -145,8 +145,8 @@ class NeuralMemory(nn.Module):
             F.logsigmoid(-self.forgetting(x)),
         )
         fresh = first.expand(x.shape[0], -1, -1, -1)
-        kept = cache.state()
-        start = MemoryState.new(fresh) if kept is None else MemoryState(*kept)
+        cached = cache.state()
+        start = MemoryState.new(fresh) if cached is None else MemoryState(*cached)
         with as_given(x.device):
             far, state = through_text(
                 start, q, k, v, gates, view=view, chunk=self.chunk, fresh=fresh

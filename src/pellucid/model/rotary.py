@@ -46,10 +46,10 @@ class Rotary(Positions):
             positions = torch.arange(context_length, dtype=torch.float64)
             angles = torch.outer(positions, frequencies.double())
             if pairing == "half_split":
-                both = torch.cat((angles, angles), dim=-1)
+                feature_angles = torch.cat((angles, angles), dim=-1)
             else:
-                both = angles.repeat_interleave(2, dim=-1)
-        cos, sin = both.cos() * attention_factor, both.sin() * attention_factor
+                feature_angles = angles.repeat_interleave(2, dim=-1)
+        cos, sin = feature_angles.cos() * attention_factor, feature_angles.sin() * attention_factor
         self.register_buffer("cos", cos.float(), persistent=False)
         self.register_buffer("sin", sin.float(), persistent=False)
 
@@ -60,8 +60,8 @@ class Rotary(Positions):
         cos, sin = (self._row(table, x, view) for table in (self.cos, self.sin))
         if self.n_rotated == x.shape[-1]:
             return self._turned(x, cos, sin)
-        turned, kept = x[..., : self.n_rotated], x[..., self.n_rotated :]
-        return torch.cat((self._turned(turned, cos, sin), kept), dim=-1)
+        turned, unrotated = x[..., : self.n_rotated], x[..., self.n_rotated :]
+        return torch.cat((self._turned(turned, cos, sin), unrotated), dim=-1)
 
     def _row(self, table: Tensor, x: Tensor, view: View) -> Tensor:
         rows = at_places(table, x.shape[-2], view).to(x.dtype)

@@ -72,12 +72,12 @@ def _fused(
     q: Tensor, read: KeysAndValues, scoring: Scoring, bias: Tensor | None, view: View
 ) -> Tensor:
     """In torch's fused kernel: the weights are not formed."""
-    seen = view.mask if bias is None else visible(view, q)
+    visible_mask = view.mask if bias is None else visible(view, q)
     mask = None if bias is None else bias.to(q.dtype)
-    if seen is not None:
+    if visible_mask is not None:
         # as numbers: the kernel takes three times as long to turn a boolean mask into them
-        mask = q.new_zeros(seen.shape) if mask is None else mask
-        mask = mask.masked_fill(~seen, -torch.inf)
+        mask = q.new_zeros(visible_mask.shape) if mask is None else mask
+        mask = mask.masked_fill(~visible_mask, -torch.inf)
     return F.scaled_dot_product_attention(
         q,
         read.keys,

@@ -17,5 +17,5 @@ def table(rows: int, width: int) -> nn.Embedding:
     torch would draw them, too; on the meta device by a way that loads its compiler, which takes a
     second and 70 MB whenever a saved model is opened.
     """
-    made = cast("Any", nn.Embedding).from_pretrained
-    return made(torch.zeros(rows, width), freeze=False)
+    from_pretrained = cast("Any", nn.Embedding).from_pretrained
+    return from_pretrained(torch.zeros(rows, width), freeze=False)

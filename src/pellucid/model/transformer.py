@@ -78,9 +78,9 @@ class Transformer(nn.Module):
         self.pooler = pooler
         #: Matrices that were rounded, by name, in their few bits as well: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
-        found = self.classes
+        classes = self.classes
         self.classifier = (
-            None if found is None else nn.Linear(d_model, found.n_classes, bias=found.bias)
+            None if classes is None else nn.Linear(d_model, classes.n_classes, bias=classes.bias)
         )
 
     @property
@@ -249,15 +249,17 @@ class Transformer(nn.Module):
         pooled = dropout(pooled, self.classes.dropout, self.training)
         return self.classifier(pooled)
 
-    def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, seen: Seen) -> Tensor:
-        given = {name for name, value in seen.items() if value is not None}
-        if caches is not None or not given <= {"padding", "segments"}:
-            others = sorted(given - {"padding", "segments"}) or ["caches"]
+    def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, inputs: Seen) -> Tensor:
+        passed = {name for name, value in inputs.items() if value is not None}
+        if caches is not None or not passed <= {"padding", "segments"}:
+            unexpected = sorted(passed - {"padding", "segments"}) or ["caches"]
             raise PellucidError(
-                f"{others[0]} was given to a model that names the class of a text: it reads each "
-                "text as a whole, one a row; pass padding alone"
+                f"{unexpected[0]} was given to a model that names the class of a text: it reads "
+                "each text as a whole, one a row; pass padding alone"
             )
-        return self.class_logits(ids, padding=seen.get("padding"), segments=seen.get("segments"))
+        return self.class_logits(
+            ids, padding=inputs.get("padding"), segments=inputs.get("segments")
+        )
 
     def embed(
         self, ids: Int[Tensor, "batch time"], segments: Int[Tensor, "batch time"] | None = None
@@ -279,10 +281,10 @@ class Transformer(nn.Module):
             )
 
     def _check_encoded(self, encoded: Encoded | None) -> None:
-        wanted = self.encoder is not None and self.decoder is not None
-        if wanted and encoded is None:
+        needs_encoded = self.encoder is not None and self.decoder is not None
+        if needs_encoded and encoded is None:
             raise PellucidError(
                 "an encoder-decoder looks at another text: pass encoded=model.encode(source_ids)"
             )
-        if encoded is not None and not wanted:
+        if encoded is not None and not needs_encoded:
             raise PellucidError("encoded was given, but this model has no decoder that looks at it")

@@ -111,9 +111,9 @@ def look(
     )
 
 
-def _kernel_can(start: int, *others: Tensor | None) -> bool:
+def _kernel_can(start: int, *masks: Tensor | None) -> bool:
     """Whether causality is all there is to say, and the kernel's own mask says it."""
-    return start == 0 and all(other is None for other in others)
+    return start == 0 and all(mask is None for mask in masks)
 
 
 def _places(documents: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:

@@ -48,8 +48,8 @@ def in_blocks(
         return filled.reshape(batch, x.shape[1], n_blocks, window, x.shape[3])
 
     def with_the_last(x: Tensor) -> Tensor:
-        own = cut(x)
-        return torch.cat((F.pad(own, (0, 0, 0, 0, 1, 0))[:, :, :-1], own), dim=3)
+        blocks = cut(x)
+        return torch.cat((F.pad(blocks, (0, 0, 0, 0, 1, 0))[:, :, :-1], blocks), dim=3)
 
     def side_by_side(x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(0, 1)

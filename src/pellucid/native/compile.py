@@ -114,19 +114,19 @@ def _library_in(place: Path, source: Path, command: list[str], scratch: Path) ->
     version = _output_of([*command, "--version"], scratch)
     made_of = "\0".join((*command, *_FLAGS, version, _processor(scratch), platform.libc_ver()[1]))
     sources = sorted(source.parent.glob("*.[ch]"))  # what it includes, too
-    content = b"".join(each.read_bytes() for each in sources)
+    content = b"".join(file.read_bytes() for file in sources)
     key = hashlib.sha256(content + made_of.encode()).hexdigest()[:20]
     stem = f"{source.stem}-{key}"
-    for kept in place.glob(f"{stem}-*.so"):
-        if not only_mine(kept):
+    for cached in place.glob(f"{stem}-*.so"):
+        if not only_mine(cached):
             continue
-        if kept.stem.rpartition("-")[2] == _digest(kept):
-            return kept
-    made = scratch / "made.so"
-    _output_of([*command, *_FLAGS, str(source), "-o", str(made), "-lm"], scratch)
-    made.chmod(0o700)
-    goal = place / f"{stem}-{_digest(made)}.so"
-    move(made, goal)
+        if cached.stem.rpartition("-")[2] == _digest(cached):
+            return cached
+    built = scratch / "made.so"
+    _output_of([*command, *_FLAGS, str(source), "-o", str(built), "-lm"], scratch)
+    built.chmod(0o700)
+    goal = place / f"{stem}-{_digest(built)}.so"
+    move(built, goal)
     return goal
 
 

@@ -72,7 +72,7 @@ def in_parts(
         return
     parts = [(first, min(first + share, count)) for first in range(0, count, share)]
     # the pool's threads sleep between calls; this one does the first part itself
-    waiting = [_pool(threads.number).submit(function, at, *each) for each in parts[1:]]
+    waiting = [_pool(threads.number).submit(function, at, *part) for part in parts[1:]]
     function(at, *parts[0])
-    for each in waiting:
-        each.result()
+    for future in waiting:
+        future.result()

@@ -88,14 +88,14 @@ def in_chunks(
 
     def compute(part: slice) -> tuple[Tensor, ...]:
         with torch.autocast(device, enabled=False):
-            logits = [each.compute(part, dtype) for each in lazy]
+            logits = [lazy_logits.compute(part, dtype) for lazy_logits in lazy]
             return function(*logits, *(row[part] for row in rows))
 
     n = first.shape[0]
     size = chunk_rows(n, lazy[0].weight.shape[0], torch.float32.itemsize)
     parts = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
-    found = [computed_again(part) if torch.is_grad_enabled() else part() for part in parts]
-    return tuple(torch.cat(values) for values in zip(*found, strict=True))
+    outputs = [computed_again(part) if torch.is_grad_enabled() else part() for part in parts]
+    return tuple(torch.cat(values) for values in zip(*outputs, strict=True))
 
 
 def token_log_p(lazy: LazyLogits, targets: Int[Tensor, " tokens"]) -> Float[Tensor, " tokens"]:

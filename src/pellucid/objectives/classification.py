@@ -53,9 +53,9 @@ class Classification:
         with torch.autocast(logits.device.type, enabled=False):
             logits = logits if logits.dtype == torch.float64 else logits.float()
             measure = self._yes_or_no if self.multi_label else self._one_class
-            loss, plain, right = measure(logits, batch.labels)
+            loss, plain, correct = measure(logits, batch.labels)
         n = batch.n_supervised
-        parts = {"loss_nats": plain.detach().sum() / n, "accuracy": right.sum() / n}
+        parts = {"loss_nats": plain.detach().sum() / n, "accuracy": correct.sum() / n}
         return Loss(total=loss.sum() / n, parts=parts)
 
     def _one_class(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -56,9 +56,9 @@ class DirectPreference:
     def __call__(self, model: LanguageModel, batch: PreferenceBatch) -> Loss:
         """The batch's share of the mean over pairs."""
         answers = (batch.chosen, batch.rejected)
-        chosen, rejected = (answer_log_p(model, each) for each in answers)
-        with asked(self.reference, model) as other:
-            kept_chosen, kept_rejected = (answer_log_p(other, each) for each in answers)
+        chosen, rejected = (answer_log_p(model, answer) for answer in answers)
+        with asked(self.reference, model) as reference:
+            kept_chosen, kept_rejected = (answer_log_p(reference, answer) for answer in answers)
         log_ps = (chosen, rejected, kept_chosen, kept_rejected)
         n = batch.n_supervised
         with torch.no_grad():

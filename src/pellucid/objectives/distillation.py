@@ -39,17 +39,17 @@ def token_divergence(
     def compute(logits: Tensor, target_logits: Tensor, targets: Tensor) -> tuple[Tensor]:
         match divergence:
             case "forward":
-                found = forward_kl(logits, target_logits)
+                divergences = forward_kl(logits, target_logits)
             case "reverse":
-                found = reverse_kl(logits, target_logits)
+                divergences = reverse_kl(logits, target_logits)
             case "jensen_shannon":
-                found = jensen_shannon_of_logits(logits, target_logits)
+                divergences = jensen_shannon_of_logits(logits, target_logits)
             case _:
                 assert_never(divergence)
-        return (supervised(found, targets),)
+        return (supervised(divergences, targets),)
 
-    (found,) = in_chunks(compute, [lazy, target.detach()], targets)
-    return found
+    (divergences,) = in_chunks(compute, [lazy, target.detach()], targets)
+    return divergences
 
 
 class Distillation:
@@ -98,21 +98,21 @@ class Distillation:
 
     def _divergences(self, model: LanguageModel, hidden: Tensor, batch: TokenBatch) -> Tensor:
         with at_rest(self.teacher):
-            known = self.teacher.hidden_states(
+            teacher_states = self.teacher.hidden_states(
                 batch.ids, documents=batch.documents, padding=batch.padding
             )
         return token_divergence(
             LazyLogits.of(model, hidden, temperature=self.temperature),
-            LazyLogits.of(self.teacher, known, temperature=self.temperature),
+            LazyLogits.of(self.teacher, teacher_states, temperature=self.temperature),
             batch.targets.flatten(),
             divergence=self.divergence,
         )
 
     def _check(self, model: LanguageModel) -> None:
-        own, known = model.head_weight.shape[0], self.teacher.head_weight.shape[0]
-        if own != known:
+        student_vocab, teacher_vocab = model.head_weight.shape[0], self.teacher.head_weight.shape[0]
+        if student_vocab != teacher_vocab:
             raise PellucidError(
-                f"the teacher predicts {known} tokens and the student {own}: distillation compares "
-                "them token by token, so both need the same tokenizer; train the student with the "
-                "teacher's"
+                f"the teacher predicts {teacher_vocab} tokens and the student {student_vocab}: "
+                "distillation compares them token by token, so both need the same tokenizer; train "
+                "the student with the teacher's"
             )

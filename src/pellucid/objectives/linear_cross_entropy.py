@@ -113,7 +113,7 @@ class _Chunk(NamedTuple):
     learning: bool
 
 
-class _Made(NamedTuple):
+class _ChunkErrors(NamedTuple):
     """Of a chunk: the gradient by its logits in their dtype, and of each row loss, log Z, hit.
 
     `extra` is what smoothing and z-loss add to the loss.
@@ -131,14 +131,14 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
+def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _ChunkErrors] | None:
     """`_errors` in C, where it can be had: one pass for many, and in place."""
     kind = native.kind_of(hidden.dtype)
     run = None if kind is None or hidden.device.type != "cpu" else native.errors()
     if kind is None or run is None:
         return None
 
-    def make(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
+    def make(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
         losses, log_z, hits, extra = torch.empty(4, len(logits))
         targets = targets.contiguous()
         bias = None if chunk.bias is None else chunk.bias.float().contiguous()
@@ -153,19 +153,19 @@ def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _Made] | None:
         rows = native.Rows(
             logits.data_ptr(),
             None if bias is None else bias.data_ptr(),
-            *(each.data_ptr() for each in (targets, losses, log_z, hits, extra)),
+            *(tensor.data_ptr() for tensor in (targets, losses, log_z, hits, extra)),
             settings,
         )
         run(kind, rows, len(logits), threads())
-        return _Made(logits, losses, log_z, hits, extra)
+        return _ChunkErrors(logits, losses, log_z, hits, extra)
 
     return make
 
 
-def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
+def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
     """(p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored."""
-    given = logits.dtype
-    logits = logits.to(_wide(given), copy=True)
+    dtype = logits.dtype
+    logits = logits.to(_wide(dtype), copy=True)
     if chunk.bias is not None:
         logits += chunk.bias
     slope = None
@@ -174,7 +174,7 @@ def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
         slope = 1 - logits.square()
         logits.mul_(chunk.soft_cap)
     smoothing, vocab = chunk.label_smoothing, logits.shape[1]
-    seen = (targets != IGNORED).to(logits.dtype)
+    supervised = (targets != IGNORED).to(logits.dtype)
     index = targets.clamp(min=0)[:, None]
     score = logits.gather(1, index)[:, 0]
     mean = logits.mean(-1) if smoothing else score
@@ -183,17 +183,17 @@ def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _Made:
     errors = logits.sub_(top[:, None]).exp_()
     total = errors.sum(-1)
     log_z = top + total.log()
-    extra = (smoothing * (score - mean) + chunk.z_loss * log_z.square()) * seen
-    losses, hits = (log_z - score) * seen, (score >= top) * seen
+    extra = (smoothing * (score - mean) + chunk.z_loss * log_z.square()) * supervised
+    losses, hits = (log_z - score) * supervised, (score >= top) * supervised
     if chunk.learning:
         errors.mul_(((1 + 2 * chunk.z_loss * log_z) / total)[:, None])
         if smoothing:
             errors.sub_(smoothing / vocab)
         hit = torch.full_like(index, smoothing - 1, dtype=logits.dtype)
-        errors.scatter_add_(1, index, hit).mul_((seen / chunk.divisor)[:, None])
+        errors.scatter_add_(1, index, hit).mul_((supervised / chunk.divisor)[:, None])
         if slope is not None:
             errors.mul_(slope)
-    return _Made(errors.to(given), losses, log_z, hits, extra)
+    return _ChunkErrors(errors.to(dtype), losses, log_z, hits, extra)
 
 
 def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) -> None:
@@ -240,23 +240,27 @@ class _Function(torch.autograd.Function):
         rows = chunk_rows(n, vocab, hidden.itemsize if make is in_c else wide.itemsize)
         room = hidden.new_empty(min(rows, n), vocab)
         # a sum over chunks is kept wide: bf16 would forget the small addends
-        kept = weight.dtype if n <= rows else wide
-        grad_weight = torch.empty_like(weight, dtype=kept) if by_weight and n else None
+        sum_dtype = weight.dtype if n <= rows else wide
+        grad_weight = torch.empty_like(weight, dtype=sum_dtype) if by_weight and n else None
         for start in range(0, n, rows):
             part = slice(start, min(start + rows, n))
-            here = hidden[part]
-            logits = torch.mm(here, matrix.t(), out=room[: len(here)])
-            made = make(logits, targets[part], chunk)
-            token_losses[part], log_z[part], hits[part] = made.losses, made.log_z, made.hits
-            penalty += made.extra.sum()
+            chunk_hidden = hidden[part]
+            logits = torch.mm(chunk_hidden, matrix.t(), out=room[: len(chunk_hidden)])
+            chunk_errors = make(logits, targets[part], chunk)
+            token_losses[part], log_z[part], hits[part] = (
+                chunk_errors.losses,
+                chunk_errors.log_z,
+                chunk_errors.hits,
+            )
+            penalty += chunk_errors.extra.sum()
             if not learning:
                 continue
             if grad_bias is not None:
-                grad_bias += made.errors.sum(0, dtype=wide)
+                grad_bias += chunk_errors.errors.sum(0, dtype=wide)
             if grad_hidden is not None:
-                torch.mm(made.errors, matrix, out=grad_hidden[part])
+                torch.mm(chunk_errors.errors, matrix, out=grad_hidden[part])
             if grad_weight is not None:
-                _add_product(grad_weight, made.errors, here, first=start == 0)
+                _add_product(grad_weight, chunk_errors.errors, chunk_hidden, first=start == 0)
         by_matrix = None if grad_weight is None else grad_weight.to(weight.dtype)
         ctx.save_for_backward(grad_hidden, by_matrix, grad_bias)
         ctx.mark_non_differentiable(token_losses, log_z, hits)

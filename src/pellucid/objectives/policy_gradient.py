@@ -107,6 +107,8 @@ class PolicyGradient:
     def _exact_kl(
         self, reference: Reference, model: LanguageModel, lazy: LazyLogits, batch: RolloutBatch
     ) -> Tensor:
-        with asked(reference, model) as other:
-            kept = self._lazy(other, batch)
-        return token_divergence(lazy, kept, batch.targets.flatten(), divergence="reverse")
+        with asked(reference, model) as reference_model:
+            reference_logits = self._lazy(reference_model, batch)
+        return token_divergence(
+            lazy, reference_logits, batch.targets.flatten(), divergence="reverse"
+        )

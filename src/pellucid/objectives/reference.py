@@ -34,8 +34,8 @@ def frozen(copy: Any) -> Reference:
 @contextmanager
 def asked(reference: Reference, model: Any) -> Generator[Any]:
     """The model that `reference` makes of the trained one, at rest."""
-    with reference(model) as other, at_rest(other):
-        yield other
+    with reference(model) as reference_model, at_rest(reference_model):
+        yield reference_model
 
 
 @contextmanager

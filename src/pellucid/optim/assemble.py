@@ -67,13 +67,13 @@ def assemble_optimiser(
                 )
             ]
         case config.Muon():
-            rest = [groups.embeddings, groups.vectors]
+            adamw_groups = [groups.embeddings, groups.vectors]
             # torch's refuse to have nothing to do, as where adapters are all that moves
             parts = (
                 [_muon(optimiser, groups.hidden, orthogonal)] if groups.hidden.parameters else []
             )
-            if any(other.parameters for other in rest):
-                parts.append(_adamw(optimiser.rest, rest))
+            if any(adamw_group.parameters for adamw_group in adamw_groups):
+                parts.append(_adamw(optimiser.rest, adamw_groups))
         case _:
             assert_never(optimiser)
     strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in penalties)

@@ -77,9 +77,11 @@ class Muon(Optimizer):
             skip = self.found_inf > 0
             moved = torch.where(skip, weights, moved)
             momentum = torch.where(skip, torch.stack(buffers), momentum)
-        for matrix, buffer, new, kept in zip(matrices, buffers, moved, momentum, strict=True):
+        for matrix, buffer, new, new_momentum in zip(
+            matrices, buffers, moved, momentum, strict=True
+        ):
             matrix.copy_(new)
-            buffer.copy_(kept)
+            buffer.copy_(new_momentum)
 
     def _buffer(self, matrix: nn.Parameter) -> Tensor:
         state = self.state[matrix]

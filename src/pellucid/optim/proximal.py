@@ -18,7 +18,7 @@ from pellucid.errors import ConfigError
 from pellucid.maths.penalties import elastic_net_penalty, elastic_net_prox
 
 #: How many names an error shows.
-_SHOWN = 20
+_MAX_NAMES = 20
 
 
 @dataclass(slots=True)
@@ -62,13 +62,13 @@ def penalties_of(
         ConfigError: a pattern matches no parameter that is trained.
     """
     trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
-    found: dict[str, Penalty] = {}
+    penalties: dict[str, Penalty] = {}
     for l1, l2, patterns in strengths:
         # a parameter that two patterns of one penalty match pays it once
         for name in _matched(patterns, trained):
-            penalty = found.setdefault(name, Penalty(trained[name]))
+            penalty = penalties.setdefault(name, Penalty(trained[name]))
             penalty.l1, penalty.l2 = penalty.l1 + l1, penalty.l2 + l2
-    return list(found.values())
+    return list(penalties.values())
 
 
 def _matched(patterns: Sequence[str], trained: Mapping[str, nn.Parameter]) -> list[str]:
@@ -76,11 +76,11 @@ def _matched(patterns: Sequence[str], trained: Mapping[str, nn.Parameter]) -> li
         if not any(fnmatchcase(name, pattern) for name in trained):
             raise ConfigError(
                 f"penalties: {pattern!r} matches no parameter that is trained; there are "
-                f"{_told(list(trained))}"
+                f"{_list_names(list(trained))}"
             )
-    return [name for name in trained if any(fnmatchcase(name, each) for each in patterns)]
+    return [name for name in trained if any(fnmatchcase(name, wildcard) for wildcard in patterns)]
 
 
-def _told(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _list_names(names: Sequence[str]) -> str:
+    n_omitted = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {n_omitted} more" if n_omitted > 0 else "")

@@ -67,7 +67,7 @@ class _Text:
                 if self._text[self._place] not in _BLANK:
                     return self._text[self._place]
                 self._place += 1
-            if not self._more(1):
+            if not self._read_more(1):
                 return ""
 
     def skip(self) -> None:
@@ -85,11 +85,11 @@ class _Text:
             except json.JSONDecodeError as error:
                 # perhaps it only goes on in what was not read yet; twice as much each time, so
                 # that the work stays in proportion
-                known = len(self._text) - self._place
+                n_buffered = len(self._text) - self._place
                 cut = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
-                if cut and known > self._longest:
+                if cut and n_buffered > self._longest:
                     raise self.refused(f"more than {self._longest:,} characters") from None
-                if not cut or not self._more(known):
+                if not cut or not self._read_more(n_buffered):
                     raise self.refused(error.msg) from None
             except ValueError as error:  # of a number
                 raise self.refused(str(error)) from None
@@ -102,11 +102,11 @@ class _Text:
             f"{self._name}, row {self._number + 1}: is not valid JSON ({why}): mend it"
         )
 
-    def _more(self, wanted: int) -> bool:
+    def _read_more(self, n_wanted: int) -> bool:
         """Read at least so many characters more; whether there were any."""
         parts = [self._text[self._place :]]
-        before = found = len(parts[0])
-        while found < before + max(1, wanted):
+        n_before = n_characters = len(parts[0])
+        while n_characters < n_before + max(1, n_wanted):
             try:
                 block = next(self._blocks, None)
             except EOFError:
@@ -117,6 +117,6 @@ class _Text:
             if block is None:
                 break
             parts.append(block)
-            found += len(block)
+            n_characters += len(block)
         self._text, self._place = "".join(parts), 0
-        return found > before
+        return n_characters > n_before

@@ -66,15 +66,15 @@ def read_bytes(file: str | Path, *, limit: int = SMALL, refusal: Refusal = Pellu
         PellucidError: as `open_file`, or there are more.
     """
     parts: list[bytes] = []
-    left = limit + 1
+    remaining = limit + 1
     try:
         with open_file(file, refusal=refusal) as stream:
-            while left and (part := stream.read(min(left, 2**20))):
+            while remaining and (part := stream.read(min(remaining, 2**20))):
                 parts.append(part)
-                left -= len(part)
+                remaining -= len(part)
     except OSError as error:
         raise refusal(f"{file} cannot be read: {_reason(error)}") from None
-    if not left:
+    if not remaining:
         raise refusal(
             f"{file} is longer than {limit:,} bytes: expected a file that is read whole, and the "
             "longest are far shorter; is it another file?"
@@ -132,7 +132,7 @@ def is_pipe(file: str | Path) -> bool:
 
 
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_OTHERS = (
+_NOT_FILES = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
@@ -141,7 +141,7 @@ _OTHERS = (
 
 
 def _refuse_kind(file: str | Path, mode: int, refusal: Refusal) -> None:
-    for is_kind, name in _OTHERS:
+    for is_kind, name in _NOT_FILES:
         if is_kind(mode):
             raise refusal(f"{file} is {name}: expected a file, or a pipe that ends")
 

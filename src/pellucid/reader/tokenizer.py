@@ -138,8 +138,10 @@ def _bad_prefix(model: Table) -> str | None:
         return None
     for merge in cast("list[object]", merges):
         halves = merge.split(" ") if isinstance(merge, str) else merge
-        right = cast("list[object]", halves)[-1] if isinstance(halves, list) and halves else None
-        if not isinstance(right, str) or not right.startswith(prefix):
+        second_half = (
+            cast("list[object]", halves)[-1] if isinstance(halves, list) and halves else None
+        )
+        if not isinstance(second_half, str) or not second_half.startswith(prefix):
             return f"the merge {short(merge)} does not go on with {short(prefix)}, its prefix"
     return None
 

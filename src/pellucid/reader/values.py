@@ -188,8 +188,8 @@ _ANY_NUMBER = json.JSONDecoder(parse_int=_whole)
 
 def _place(text: str, error: json.JSONDecodeError) -> str:
     """Where a text stops being JSON, what stands there, and what was expected."""
-    there = text[error.pos : error.pos + 20]
+    excerpt = text[error.pos : error.pos + 20]
     line = f"line {error.lineno}, " if "\n" in text.strip() else ""
-    found = f"found {short(there)}" if there else "the text ends there"
+    description = f"found {short(excerpt)}" if excerpt else "the text ends there"
     message = error.msg[:1].lower() + error.msg[1:]
-    return f"{line}column {error.colno}: {message}; {found}"
+    return f"{line}column {error.colno}: {message}; {description}"

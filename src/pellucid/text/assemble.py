@@ -81,9 +81,9 @@ def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
             if not all(file.is_file() for file in files):  # a pipe, which can be read once
                 return None
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
-    own = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
+    hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]
-    digest = hashlib.sha256(json_text([encode(text), own, versions, tally.other_files]).encode())
+    digest = hashlib.sha256(json_text([encode(text), hashes, versions, tally.other_files]).encode())
     try:
         for file in files:
             digest.update(bytes.fromhex(remembered.sha256(file)))

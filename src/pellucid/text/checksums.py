@@ -30,7 +30,7 @@ _SETTLED = 3
 #: By this key a file of hashes is known for ours; another one is left as it is.
 _OURS = "pellucid remembers these hashes"
 #: How many files are remembered, the latest.
-_KEPT = 10_000
+_MOST_REMEMBERED = 10_000
 
 
 def file_sha256(file: Path) -> str:
@@ -42,8 +42,8 @@ def file_sha256(file: Path) -> str:
 @cache
 def own_code() -> str:
     """A hash of the code that prepares text: with other code, it may become other text."""
-    own = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256("".join(map(file_sha256, own)).encode()).hexdigest()
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256("".join(map(file_sha256, sources)).encode()).hexdigest()
 
 
 class Remembered:
@@ -60,28 +60,28 @@ class Remembered:
 
     def sha256(self, file: Path) -> str:
         """The hash of a file, as it is remembered or by reading it."""
-        before = os.stat(file)
-        if before.st_size < _LARGE:
+        status = os.stat(file)
+        if status.st_size < _LARGE:
             return file_sha256(file)
-        name, mark = str(file.absolute()), _mark(before)
+        name, mark = str(file.absolute()), _mark(status)
         match self._known.get(name):
-            case [known, str(found)] if known == mark:
-                return found
+            case [stored_mark, str(stored_digest)] if stored_mark == mark:
+                return stored_digest
             case _:
                 pass
-        found = file_sha256(file)
-        settled = max(before.st_mtime, before.st_ctime) < time.time() - _SETTLED
+        digest = file_sha256(file)
+        settled = max(status.st_mtime, status.st_ctime) < time.time() - _SETTLED
         if settled and _mark(os.stat(file)) == mark:
             self._known.pop(name, None)
-            self._known[name] = [mark, found]
+            self._known[name] = [mark, digest]
             self._new = True
-        return found
+        return digest
 
     def save(self) -> None:
         """Keep what was learned, where the place can be written."""
         if not self._new or not self._is_ours:
             return
-        latest = dict(list(self._known.items())[-_KEPT:])
+        latest = dict(list(self._known.items())[-_MOST_REMEMBERED:])
         with suppress(OSError):
             self._store.parent.mkdir(parents=True, exist_ok=True)
             write_text(self._store, json_text({_OURS: latest}))

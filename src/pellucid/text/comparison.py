@@ -29,8 +29,8 @@ class Measure:
 def measure(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Measure:
     """Encode every document, decode it again, and count; what begins and ends a text does not."""
     counts = Counts()
-    for each in encoded(pieces, tokenizer):
-        counts.add(each, tokenizer.unknown_id)
+    for encoding in encoded(pieces, tokenizer):
+        counts.add(encoding, tokenizer.unknown_id)
     tokens = counts.n_tokens - counts.documents * (1 + len(tokenizer.closing))
     return Measure(
         vocab_size=tokenizer.vocab_size,

@@ -51,11 +51,11 @@ def cut_in_order(
         )
     begins = np.arange(0, n, length)
     for first in range(0, len(begins), batch_size):
-        wanted = begins[first : first + batch_size, None]
-        places = np.minimum(wanted, n - length) + np.arange(length)
+        starts = begins[first : first + batch_size, None]
+        places = np.minimum(starts, n - length) + np.arange(length)
         numbers = None if documents is None else np.searchsorted(documents, places, side="right")
         ids = tokens[places].astype(np.int64)
-        yield Windows(first, ids, places >= wanted, numbers)
+        yield Windows(first, ids, places >= starts, numbers)
 
 
 def windows_of(batch: TokenBatch, position: int) -> Windows:

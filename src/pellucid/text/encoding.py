@@ -153,12 +153,12 @@ def hashed(side: Side, digest: Any) -> Iterator[Piece]:
         yield piece
 
 
-def _texts(opening: Piece, rest: Iterator[Piece]) -> Iterator[str]:
+def _texts(opening: Piece, pieces: Iterator[Piece]) -> Iterator[str]:
     """The texts of one document, whose first piece was taken already."""
     piece = opening
     yield piece.text
     while not piece.last:
-        piece = next(rest)
+        piece = next(pieces)
         yield piece.text
 
 
@@ -177,13 +177,13 @@ def _batches(stretches: Iterator[Stretch]) -> Iterator[list[Stretch]]:
 
 def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[Encoded]:
     dtype = id_type(tokenizer)
-    found: list[Encoded] = []
+    encodings: list[Encoded] = []
     ids_of = tokenizer.encode_batch([stretch.text for stretch in batch])
     for stretch, ids in zip(batch, ids_of, strict=True):
         changed = not exact and tokenizer.decode(ids.tolist()) != stretch.text
         begin = np.array([tokenizer.begin_id] if stretch.first else [], dtype=dtype)
         end = np.array(tokenizer.closing if stretch.last else [], dtype=dtype)
-        found.append(
+        encodings.append(
             Encoded(
                 ids=np.concatenate([begin, ids.astype(dtype), end]),
                 n_bytes=len(stretch.text.encode()),
@@ -192,14 +192,14 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
                 changed=changed,
             )
         )
-    return found
+    return encodings
 
 
-def _watched(found: list[Encoded], watch: Watch | None) -> Iterator[Encoded]:
-    for each in found:
+def _watched(encodings: list[Encoded], watch: Watch | None) -> Iterator[Encoded]:
+    for encoding in encodings:
         if watch is not None:
-            watch(each.n_bytes, each.last)
-        yield each
+            watch(encoding.n_bytes, encoding.last)
+        yield encoding
 
 
 def _too_long(name: str) -> TextError:

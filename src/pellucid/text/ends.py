@@ -80,11 +80,11 @@ def said_ends(
     )
     if begin is not None and end is not None:
         return begin, end
-    told = begin or end
-    if told is None:
+    named = begin or end
+    if named is None:
         return None
-    known = _known(inner) or (told, told)
-    return begin or known[0], end or known[1]
+    ends = _ends_by_name(inner) or (named, named)
+    return begin or ends[0], end or ends[1]
 
 
 def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
@@ -93,12 +93,12 @@ def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
     Raises:
         TextError: none of those that are known is there.
     """
-    if (found := _known(inner)) is not None:
-        return found
-    known = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
+    if (ends := _ends_by_name(inner)) is not None:
+        return ends
+    pairs = "; ".join(b if b == e else f"{b} and {e}" for b, e in _ENDS)
     raise TextError(
         f"the tokenizer has no tokens that begin and end a text: add one of these to its "
-        f"vocabulary ({known}), or train one with pellucid"
+        f"vocabulary ({pairs}), or train one with pellucid"
     )
 
 
@@ -107,8 +107,8 @@ def roles_of(begin: str, end: str, *, has: Callable[[str], bool]) -> dict[str, s
     first, last = ("cls", "sep") if begin == "[CLS]" else ("bos", "eos")
     roles = {f"{first}_token": begin, f"{last}_token": end}
     for role, names in _ROLES.items():
-        found = next((name for name in names if has(name)), None)
-        roles |= {} if found is None else {role: found}
+        token = next((name for name in names if has(name)), None)
+        roles |= {} if token is None else {role: token}
     return roles
 
 
@@ -136,7 +136,7 @@ def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None
     return json_text(table, indent=2) + "\n"
 
 
-def _known(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:
+def _ends_by_name(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:
     for begin, end in _ENDS:
         if inner.token_to_id(begin) is not None and inner.token_to_id(end) is not None:
             return begin, end

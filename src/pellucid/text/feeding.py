@@ -57,10 +57,10 @@ class _Feeder:
             batch.append(text)
             size += len(text)
             if len(batch) == _TEXTS or size >= _CHARACTERS:
-                self._put(batch)
+                self._enqueue(batch)
                 batch, size = [], 0
-        self._put(batch)
-        self._put(None)
+        self._enqueue(batch)
+        self._enqueue(None)
 
     def wait(self) -> None:
         while not self._done.wait(_LOOK):
@@ -74,7 +74,7 @@ class _Feeder:
             self._queue.get_nowait()
         self._queue.put_nowait(None)
 
-    def _put(self, batch: list[str] | None) -> None:
+    def _enqueue(self, batch: list[str] | None) -> None:
         while not self._done.is_set():
             try:
                 self._queue.put(batch, timeout=_LOOK)

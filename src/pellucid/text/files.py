@@ -150,8 +150,8 @@ def _files(
             f"{name} does not exist: pass a text file, a folder of text files, or - for standard "
             "input"
         )
-    found = [Path(each) for each in sorted(glob.glob(name, recursive=True))]
-    files = [each for each in found if not each.is_dir()]
+    matches = [Path(match) for match in sorted(glob.glob(name, recursive=True))]
+    files = [match for match in matches if not match.is_dir()]
     if not files:
         raise TextError(
             f"no file is called like {name}: * stands for any part of a name, ** for folders of "
@@ -165,12 +165,12 @@ def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bo
     endings = _SEARCHED if only_tables else endings
     places = (Path(root) / name for root, _, names in os.walk(folder) for name in names)
     files = sorted(file for file in places if not file.is_dir())
-    found = [
+    readable = [
         f
         for f in files
         if Path(inner_name(f.name)).suffix.lower() in endings and not _is_hidden(f, folder)
     ]
-    if not found:
+    if not readable:
         tables = sum(Path(inner_name(f.name)).suffix.lower() in _SEARCHED for f in files)
         kind = "table" if only_tables else "text"
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
@@ -179,8 +179,8 @@ def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bo
             f"{', '.join(endings)} are read from a folder, but for hidden folders in it{hint}; "
             "name a file by itself to read it whatever its ending"
         )
-    tally.other_files += len(files) - len(found)
-    return found
+    tally.other_files += len(files) - len(readable)
+    return readable
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -88,18 +88,18 @@ class Framing:
                 f"the {called} has {around} tokens around it, and the model reads at most "
                 f"{longest:,}: take a model with a longer context"
             )
-        before = next(at for at in range(around + 1) if framed[at : at + len(inner)] == inner)
-        kept = inner[: longest - around]
-        return Cut([*framed[:before], *kept, *framed[before + len(inner) :]], truncated=True)
+        offset = next(at for at in range(around + 1) if framed[at : at + len(inner)] == inner)
+        clipped = inner[: longest - around]
+        return Cut([*framed[:offset], *clipped, *framed[offset + len(inner) :]], truncated=True)
 
 
 def _let_mask_be_found(table: dict[str, Any], mask: str) -> None:
     """What is not special is looked for in a text; special tokens are not, as everywhere here."""
-    found = [token for token in table["added_tokens"] if token["content"] == mask]
-    if not found:
+    mask_tokens = [token for token in table["added_tokens"] if token["content"] == mask]
+    if not mask_tokens:
         raise TextError(
             "the tokenizer has no token that stands for a masked word ([MASK] or <mask>): its "
             "model was not trained to fill one; take a run of a masked language model"
         )
-    for token in found:
+    for token in mask_tokens:
         token["special"] = False

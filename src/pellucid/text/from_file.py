@@ -109,19 +109,19 @@ def _gpt2(merges_file: Path, encoder_file: Path) -> tokenizers.Tokenizer:
     lines = [line for line in _lines(merges_file) if not line.startswith("#version")]
     merges: list[tuple[str, str]] = []
     for line in lines:
-        left, _, right = line.partition(" ")
-        for token in (left, right, left + right):
+        head, _, tail = line.partition(" ")
+        for token in (head, tail, head + tail):
             if token not in vocabulary or not token:
                 raise TextError(
                     f"{merges_file} does not fit {encoder_file}: the merge {line!r} needs the "
                     f"token {token!r}, which has no id; take both files from one tokenizer"
                 )
-        merges.append((left, right))
+        merges.append((head, tail))
     alphabet = set(pre_tokenizers.ByteLevel.alphabet())
     if missing := alphabet - vocabulary.keys():
         raise TextError(f"{encoder_file} lacks {len(missing)} of the 256 bytes")
-    made = alphabet | {left + right for left, right in merges} | {_GPT2_END}
-    if extra := sorted(vocabulary.keys() - made):
+    reachable = alphabet | {head + tail for head, tail in merges} | {_GPT2_END}
+    if extra := sorted(vocabulary.keys() - reachable):
         raise TextError(
             f"{encoder_file} does not fit {merges_file}: it has {len(vocabulary):,} tokens, and "
             f"{len(extra):,} of them are made by no merge, such as {extra[0]!r}; "

@@ -59,7 +59,7 @@ def masking_for(
     Raises:
         TextError: it has no mask token.
     """
-    before, behind = _frame(tokenizer)
+    front, behind = _frame(tokenizer)
     return Masking(
         chosen=chosen,
         masked=masked,
@@ -67,7 +67,7 @@ def masking_for(
         whole_words=whole_words,
         mask_id=mask_id_of(tokenizer),
         vocabulary=vocabulary_of(tokenizer),
-        before=before,
+        before=front,
         behind=behind,
     )
 
@@ -132,17 +132,17 @@ def _hidden(windows: Windows, masking: Masking, seed: int) -> TokenBatch:
         _hidden_in(ids, windows, row, masking, own_generator(seed, windows.position + row))
         for row, ids in enumerate(windows.ids)
     ]
-    ids = np.stack([seen for seen, _ in rows])
-    targets = np.stack([wanted for _, wanted in rows])
+    ids = np.stack([masked_ids for masked_ids, _ in rows])
+    targets = np.stack([row_targets for _, row_targets in rows])
     around = ((0, 0), (len(masking.before), len(masking.behind)))
-    wanted = np.pad(targets, around, constant_values=IGNORED)
+    framed_targets = np.pad(targets, around, constant_values=IGNORED)
     documents = windows.documents
     framed = [np.broadcast_to(np.array(f, np.int64), (len(ids), len(f))) for f in _around(masking)]
     return TokenBatch(
         ids=from_numpy(np.concatenate([framed[0], ids, framed[1]], axis=1)),
-        targets=from_numpy(wanted),
+        targets=from_numpy(framed_targets),
         # where nothing happens to be chosen, the loss is a sum of nothing divided by 1
-        n_supervised=max(1, int((wanted != IGNORED).sum())),
+        n_supervised=max(1, int((framed_targets != IGNORED).sum())),
         # the frame belongs to the documents that it stands next to
         documents=None if documents is None else from_numpy(np.pad(documents, around, mode="edge")),
     )
@@ -158,12 +158,12 @@ def _hidden_in(
     """One window as it is seen, and the tokens to give back."""
     chosen = _chosen(ids, windows, row, masking, random)
     draws = random.random(len(chosen))
-    others = random.choice(masking.vocabulary.ordinary, len(chosen))
-    replaced = np.where(draws < masking.masked + masking.replaced, others, ids[chosen])
-    seen, targets = ids.copy(), np.full_like(ids, IGNORED)
-    seen[chosen] = np.where(draws < masking.masked, masking.mask_id, replaced)
+    random_ids = random.choice(masking.vocabulary.ordinary, len(chosen))
+    replaced = np.where(draws < masking.masked + masking.replaced, random_ids, ids[chosen])
+    masked_ids, targets = ids.copy(), np.full_like(ids, IGNORED)
+    masked_ids[chosen] = np.where(draws < masking.masked, masking.mask_id, replaced)
     targets[chosen] = ids[chosen]
-    return seen, targets
+    return masked_ids, targets
 
 
 def _chosen(
@@ -184,9 +184,9 @@ def _chosen(
     _, first, of_word = np.unique(words, return_index=True, return_inverse=True)
     possible = np.flatnonzero((windows.counted[row] & ~special)[first])
     n_chosen = int(masking.chosen * len(possible) + random.random())
-    taken = np.zeros(len(first), dtype=np.bool_)
-    taken[random.permutation(possible)[:n_chosen]] = True
-    return np.flatnonzero(taken[of_word])
+    chosen_words = np.zeros(len(first), dtype=np.bool_)
+    chosen_words[random.permutation(possible)[:n_chosen]] = True
+    return np.flatnonzero(chosen_words[of_word])
 
 
 def _inner_length(masking: Masking, context_length: int) -> int:

@@ -49,8 +49,8 @@ def replay(tokenizer: Tokenizer, text: str) -> list[WordMerges]:
 def _word(word: str, ranks: dict[tuple[str, str], int]) -> WordMerges:
     symbols = start = tuple(word)
     steps: list[Step] = []
-    while known := [pair for pair in pairwise(symbols) if pair in ranks]:
-        pair = min(known, key=ranks.__getitem__)
+    while mergeable := [pair for pair in pairwise(symbols) if pair in ranks]:
+        pair = min(mergeable, key=ranks.__getitem__)
         symbols = _merged(symbols, pair)
         steps.append(Step(ranks[pair], pair, symbols))
     return WordMerges(start, tuple(steps))

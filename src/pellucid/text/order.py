@@ -66,11 +66,11 @@ class Order:
         starts = np.empty(n_windows, dtype=np.int64)
         last = np.empty(n_windows, dtype=np.int64)
         for epoch in np.unique(epochs):
-            here = epochs == epoch
+            in_epoch = epochs == epoch
             phase, windows = self._epoch(int(epoch))
-            chosen = windows[windows_in[here]]
-            starts[here] = phase + chosen * length
-            last[here] = np.minimum(length, n - chosen * length)
+            chosen = windows[windows_in[in_epoch]]
+            starts[in_epoch] = phase + chosen * length
+            last[in_epoch] = np.minimum(length, n - chosen * length)
         columns = np.arange(length + 1)
         places = (starts[:, None] + columns) % n
         ring = self._tokens[places].astype(np.int64)

@@ -24,26 +24,26 @@ def cut(texts: Iterable[str], longest: int) -> Iterator[str]:
     letter or digit and white space, which is where pre-tokenizers begin a new word; for want of
     such a place before any white space; for want of that, after `longest` characters.
     """
-    kept = ""
+    buffer = ""
     for text in texts:
-        kept += text
+        buffer += text
         place = 0
         # one more character, so that the place behind a piece can be judged
-        while len(kept) - place > longest:
-            end = _place(kept, place, place + longest)
-            yield kept[place:end]
+        while len(buffer) - place > longest:
+            end = _place(buffer, place, place + longest)
+            yield buffer[place:end]
             place = end
-        kept = kept[place:]
-    if kept:
-        yield kept
+        buffer = buffer[place:]
+    if buffer:
+        yield buffer
 
 
 def _place(text: str, start: int, end: int) -> int:
-    for wanted in (_BEHIND_A_WORD, _BLANK):
+    for pattern in (_BEHIND_A_WORD, _BLANK):
         low, width = end, 64
         while low > start + 1:  # from the end backwards, wider and wider
             low = max(start + 1, end - width)
-            places = [each.start() for each in wanted.finditer(text, low, end + 1)]
+            places = [match.start() for match in pattern.finditer(text, low, end + 1)]
             if places:
                 return places[-1]
             width *= 8

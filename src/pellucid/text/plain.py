@@ -41,18 +41,18 @@ def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
     Raises:
         TextError: it is not UTF-8, or has a NUL byte; says at which offset of the whole.
     """
-    start, rest, first = 0, b"", True
+    start, undecoded, first = 0, b"", True
     while True:
         block = stream.read(_BLOCK)
-        content = rest + block
+        content = undecoded + block
         if first and content.startswith((*_UTF32, *_UTF16)):
             raise _wide(name, content, name)
-        text, taken = _decoded(name, content, start, final=not block, file=name)
-        start, rest = start + taken, content[taken:]
+        text, n_decoded = _decoded(name, content, start, final=not block, file=name)
+        start, undecoded = start + n_decoded, content[n_decoded:]
         yield text.removeprefix("\ufeff") if first else text
         if not block:
             return
-        first = first and not taken
+        first = first and not n_decoded
 
 
 def refuse_nul(where: str, text: str) -> None:

@@ -125,9 +125,9 @@ def text_of(where: str, field: str, value: object, *, flag: str = "--field") -> 
 
 def listed(names: Iterable[object]) -> str:
     """Names for an error, the first dozen of them."""
-    shown = [str(name) for name in names]
-    rest = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
-    return (", ".join(short(name) for name in shown[:12]) or "none") + rest
+    texts = [str(name) for name in names]
+    suffix = f" and {len(texts) - 12} more" if len(texts) > 12 else ""
+    return (", ".join(short(name) for name in texts[:12]) or "none") + suffix
 
 
 def short(value: object) -> str:
@@ -152,13 +152,13 @@ def _separated(name: str, stream: BinaryIO, field: str, delimiter: str) -> Rows:
             yield number, text_of(where, field, values[place])
 
 
-def _paths(fields: dict[str, object], before: str = "") -> Iterator[str]:
+def _paths(fields: dict[str, object], prefix: str = "") -> Iterator[str]:
     """The fields that could have been chosen, those of objects in objects with dots."""
     for key, value in fields.items():
         if isinstance(value, dict) and value:
-            yield from _paths(cast("dict[str, object]", value), f"{before}{key}.")
+            yield from _paths(cast("dict[str, object]", value), f"{prefix}{key}.")
         else:
-            yield before + key
+            yield prefix + key
 
 
 def _nested(value: object, field: str) -> object:
@@ -169,10 +169,10 @@ def _nested(value: object, field: str) -> object:
 
 
 def _no_column(name: str, field: str, columns: list[str]) -> TextError:
-    what = "more than one field" if field in columns else "no field"
+    fault = "more than one field" if field in columns else "no field"
     return TextError(
-        f"{name}: its first line names {what} {field!r}; it has: {listed(columns)}. Choose one of "
+        f"{name}: its first line names {fault} {field!r}; it has: {listed(columns)}. Choose one of "
         "them with --field"
         if not name.endswith(".parquet")
-        else f"{name}: has {what} {field!r}; it has: {listed(columns)}. Choose one with --field"
+        else f"{name}: has {fault} {field!r}; it has: {listed(columns)}. Choose one with --field"
     )

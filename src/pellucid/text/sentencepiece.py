@@ -123,13 +123,13 @@ def _assembled(file: Path, pieces: list[Piece], *, prefix: bool) -> tokenizers.T
 def _merges(pieces: list[Piece], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
     """Every split of a piece into two pieces, the highest score first."""
     splits = [
-        (-piece.score, vocabulary[left], vocabulary[right], left, right)
+        (-piece.score, vocabulary[head], vocabulary[tail], head, tail)
         for piece in pieces
         if piece.kind in (_NORMAL, _USER)
         for at in range(1, len(piece.text))
-        if (left := piece.text[:at]) in vocabulary and (right := piece.text[at:]) in vocabulary
+        if (head := piece.text[:at]) in vocabulary and (tail := piece.text[at:]) in vocabulary
     ]
-    return [(left, right) for *_, left, right in sorted(splits)]
+    return [(head, tail) for *_, head, tail in sorted(splits)]
 
 
 def _read_model(data: bytes) -> tuple[list[Piece], dict[str, int]]:

@@ -164,8 +164,8 @@ def check_tokenizer(file: Path, sha256: str | None) -> None:
     Raises:
         TextError: it was changed or exchanged since.
     """
-    now = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
-    if sha256 not in (None, now):
+    file_hash = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
+    if sha256 not in (None, file_hash):
         raise TextError(
             f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
             "back, or start a new run with text.tokenizer.kind=FromFile"

@@ -136,9 +136,9 @@ def random_spans(
     What is kept and what is cut out are each parted at random into `n_spans` stretches of at least
     one token, all ways equally likely; they take turns, and the window begins with what is kept.
     """
-    kept = _parts(length - n_tokens, n_spans, random)
+    kept_lengths = _parts(length - n_tokens, n_spans, random)
     out = _parts(n_tokens, n_spans, random)
-    lengths = np.stack([kept, out], axis=1).ravel()
+    lengths = np.stack([kept_lengths, out], axis=1).ravel()
     return np.repeat(np.arange(2 * n_spans) % 2 == 1, lengths)
 
 

@@ -72,8 +72,8 @@ def split(documents: Sequence[Document], share: float) -> Split:
     def read() -> Iterator[Piece]:
         return pieces_of(documents)
 
-    found = survey(read(), Tally(), drop_duplicates=False)
-    parts = part(read, found, share)
+    text_survey = survey(read(), Tally(), drop_duplicates=False)
+    parts = part(read, text_survey, share)
     train, held_out = whole(parts.train.pieces()), whole(parts.held_out.pieces())
     return Split(train=tuple(train), held_out=tuple(held_out), by=parts.by)
 
@@ -110,75 +110,76 @@ def part(read: Read, found: Survey, share: float) -> Parts:
     )
 
 
-def _chosen(found: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
+def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
     """Which documents are held out whole; None where they are fewer than half the wanted bytes."""
-    chosen = np.zeros(len(found.sizes), dtype=np.bool_)
-    if not found.documents:
+    chosen = np.zeros(len(text_survey.sizes), dtype=np.bool_)
+    if not text_survey.documents:
         return None
-    smallest = int(found.sizes[found.used].min())
-    taken = 0
-    for index in found.by_digest():
-        if taken + smallest > budget:
+    smallest = int(text_survey.sizes[text_survey.used].min())
+    chosen_bytes = 0
+    for index in text_survey.by_digest():
+        if chosen_bytes + smallest > budget:
             break  # nothing fits any more
-        size = int(found.sizes[index])
-        if found.used[index] and taken + size <= budget:
+        size = int(text_survey.sizes[index])
+        if text_survey.used[index] and chosen_bytes + size <= budget:
             chosen[index] = True
-            taken += size
-    return chosen if chosen.any() and taken >= budget / 2 else None
+            chosen_bytes += size
+    return chosen if chosen.any() and chosen_bytes >= budget / 2 else None
 
 
-def _used(read: Read, found: Survey) -> Iterator[tuple[int, Piece]]:
+def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
     """The pieces of all documents that are used, with the places of these, and no other pieces."""
     place = 0
     for piece in read():
-        if place >= len(found.used):
+        if place >= len(text_survey.used):
             raise changed(piece.name)
-        if found.used[place]:
+        if text_survey.used[place]:
             yield place, piece
         place += piece.last
-    if place < len(found.used):
+    if place < len(text_survey.used):
         raise changed("the text")
 
 
-def _whole_ones(read: Read, found: Survey, wanted: npt.NDArray[np.bool_]) -> Iterator[Piece]:
-    again = Again(found)
-    for place, piece in _used(read, found):
-        if wanted[place]:
+def _whole_ones(read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]) -> Iterator[Piece]:
+    again = Again(text_survey)
+    for place, piece in _used(read, text_survey):
+        if chosen[place]:
             again.check(place, piece)
             yield piece
 
 
-def _ends(read: Read, found: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
+def _ends(read: Read, text_survey: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
     """The heads of all documents, or the tails; those that are empty are none."""
     waiting: Piece | None = None
-    before = -1
-    for place, in_tail, piece in _cut(read, found, share):
+    previous = -1
+    for place, in_tail, piece in _cut(read, text_survey, share):
         if in_tail is not tail:
             continue
         if waiting is not None:
-            yield replace(waiting, last=place != before)
-        waiting, before = piece, place
+            yield replace(waiting, last=place != previous)
+        waiting, previous = piece, place
     if waiting is not None:
         yield replace(waiting, last=True)
 
 
 def _sizes_of_ends(
-    read: Read, found: Survey, share: float
+    read: Read, text_survey: Survey, share: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    sizes = np.zeros((2, len(found.sizes)), dtype=np.int64)
-    for place, in_tail, piece in _cut(read, found, share):
+    sizes = np.zeros((2, len(text_survey.sizes)), dtype=np.int64)
+    for place, in_tail, piece in _cut(read, text_survey, share):
         sizes[int(in_tail), place] += len(piece.text.encode())
     return sizes[0], sizes[1]
 
 
-def _cut(read: Read, found: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
+def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
     """Every document in its place as stretches, each with whether it is of the tail."""
-    again = Again(found)
-    knife, before = _Knife(0, share), -1
-    for place, piece in _used(read, found):
+    again = Again(text_survey)
+    knife, previous = _Knife(0, share), -1
+    for place, piece in _used(read, text_survey):
         again.check(place, piece)
-        if place != before:
-            knife, before = _Knife(found.characters.get(place, len(piece.text)), share), place
+        if place != previous:
+            knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)
+            previous = place
         for in_tail, text in knife.cut(piece.text):
             if text:
                 yield place, in_tail, Piece(piece.name, text, last=False)

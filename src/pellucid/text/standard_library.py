@@ -57,16 +57,16 @@ def _library() -> Path:
 
 def documentation_under(library: Path) -> list[Document]:
     """The same for a library that lies at `library`."""
-    seen: set[str] = set()
+    seen_paragraphs: set[str] = set()
     documents: list[Document] = []
     for name in source_files(library):
         tree = parsed(library / name)
         if tree is None or name == TOPICS:
             continue
-        text = documentation(tree, module_name(name), seen)
+        text = documentation(tree, module_name(name), seen_paragraphs)
         if len(text) >= SHORTEST:
             documents.append(Document(name, text))
-    documents.extend(pydoc_topics(library, seen))
+    documents.extend(pydoc_topics(library, seen_paragraphs))
     if not documents:
         raise TextError(
             f"the default corpus is the documentation in the sources of Python's standard "
@@ -150,16 +150,18 @@ def heading_of(node: Definition, owner: str) -> str:
 def parameters(arguments: ast.arguments) -> str:
     """A signature without annotations and without the `self` that no caller writes."""
     bare = ast.arguments(
-        posonlyargs=[ast.arg(each.arg) for each in arguments.posonlyargs],
-        args=[ast.arg(each.arg) for each in arguments.args],
+        posonlyargs=[ast.arg(argument.arg) for argument in arguments.posonlyargs],
+        args=[ast.arg(argument.arg) for argument in arguments.args],
         vararg=ast.arg(arguments.vararg.arg) if arguments.vararg else None,
-        kwonlyargs=[ast.arg(each.arg) for each in arguments.kwonlyargs],
+        kwonlyargs=[ast.arg(argument.arg) for argument in arguments.kwonlyargs],
         kw_defaults=arguments.kw_defaults,
         kwarg=ast.arg(arguments.kwarg.arg) if arguments.kwarg else None,
         defaults=arguments.defaults,
     )
-    first, _, rest = ast.unparse(bare).partition(", ")
-    return rest if first in {"self", "cls"} else f"{first}, {rest}" if rest else first
+    first, _, remaining = ast.unparse(bare).partition(", ")
+    return (
+        remaining if first in {"self", "cls"} else f"{first}, {remaining}" if remaining else first
+    )
 
 
 def pydoc_topics(library: Path, seen: set[str]) -> Iterator[Document]:
@@ -170,14 +172,14 @@ def pydoc_topics(library: Path, seen: set[str]) -> Iterator[Document]:
     """
     tree = parsed(library / TOPICS)
     topics = {name: tidy(text) for name, text in topics_in(tree).items()} if tree else {}
-    kept: dict[str, str] = {}
-    for name in sorted(topics, key=lambda each: (-len(topics[each]), each)):
+    distinct: dict[str, str] = {}
+    for name in sorted(topics, key=lambda topic: (-len(topics[topic]), topic)):
         paragraphs = topics[name].split("\n\n")
         repeated = sum(len(paragraph) for paragraph in paragraphs if paragraph in seen)
         seen.update(paragraphs)
         if len(topics[name]) >= SHORTEST and 2 * repeated < len(topics[name]):
-            kept[name] = topics[name]
-    for name, text in sorted(kept.items()):
+            distinct[name] = topics[name]
+    for name, text in sorted(distinct.items()):
         yield Document(f"{TOPICS}:{name}", text)
 
 

@@ -34,7 +34,7 @@ COMPRESSED = (".gz", ".zst")
 #: Bytes of a disk that a pipe without an end does not get.
 _LEFT_FREE = 2**28
 #: Compressed bytes taken at a time: few, because a thousand times as many may come out.
-_TAKEN = 2**14
+_READ_SIZE = 2**14
 
 
 def inner_name(name: str) -> str:
@@ -83,10 +83,10 @@ class Piped:
         """
         if pipe not in self._files:
             if pipe is None:
-                file = _kept(_standard_input(), PIPED)
+                file = _spool(_standard_input(), PIPED)
             else:
                 with open_file(pipe, refusal=TextError) as stream:
-                    file = _kept(stream, str(pipe))
+                    file = _spool(stream, str(pipe))
             weakref.finalize(self, file.close)
             self._files[pipe] = file
         self._files[pipe].seek(0)
@@ -100,7 +100,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _kept(stream: BinaryIO, name: str) -> BinaryIO:
+def _spool(stream: BinaryIO, name: str) -> BinaryIO:
     folder = tempfile.gettempdir()
     try:
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  closed with its owner
@@ -165,23 +165,23 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         while not self._ready:
-            taken = self._unused or self._file.read(_TAKEN)
-            if not taken:
+            compressed = self._unused or self._file.read(_READ_SIZE)
+            if not compressed:
                 if self._frame is not None:
                     raise EOFError
                 return 0
-            self._ready = memoryview(self._decompress(taken))
+            self._ready = memoryview(self._decompress(compressed))
         target = memoryview(buffer).cast("B")
         n = min(len(target), len(self._ready))
         target[:n] = self._ready[:n]
         self._ready = self._ready[n:]
         return n
 
-    def _decompress(self, taken: bytes) -> bytes:
+    def _decompress(self, compressed: bytes) -> bytes:
         if self._frame is None:
             self._frame = self._library.ZstdDecompressor().decompressobj()
         try:
-            content: bytes = self._frame.decompress(taken)
+            content: bytes = self._frame.decompress(compressed)
         except self._library.ZstdError as error:
             raise _DamagedError(error) from None
         self._unused = self._frame.unused_data

@@ -66,7 +66,7 @@ def survey(pieces: Iterable[Piece], tally: Tally, *, drop_duplicates: bool) -> S
     """
     sizes, digests = array("q"), bytearray()
     characters: dict[int, int] = {}
-    longest, most = "", -1
+    longest, largest = "", -1
     digest, size, length, parts = hashlib.sha256(), 0, 0, 0
     for piece in pieces:
         content = piece.text.encode()
@@ -76,32 +76,32 @@ def survey(pieces: Iterable[Piece], tally: Tally, *, drop_duplicates: bool) -> S
             continue
         if parts > 1:
             characters[len(sizes)] = length
-        if size > most:
-            longest, most = piece.name, size
+        if size > largest:
+            longest, largest = piece.name, size
         sizes.append(size)
         digests += digest.digest()[:KEPT]
         digest, size, length, parts = hashlib.sha256(), 0, 0, 0
-    found = Survey(
+    text_survey = Survey(
         sizes=np.frombuffer(sizes, dtype=np.int64) if sizes else np.zeros(0, dtype=np.int64),
         digests=np.frombuffer(digests, dtype=np.uint8).reshape(-1, KEPT),
         used=np.ones(len(sizes), dtype=np.bool_),
         characters=characters,
         longest=longest,
     )
-    _mark_copies(found, tally, drop=drop_duplicates)
-    return found
+    _mark_copies(text_survey, tally, drop=drop_duplicates)
+    return text_survey
 
 
-def _mark_copies(found: Survey, tally: Tally, *, drop: bool) -> None:
-    order = found.by_digest()
+def _mark_copies(text_survey: Survey, tally: Tally, *, drop: bool) -> None:
+    order = text_survey.by_digest()
     # equal ones are neighbours, and the first of them is the one that came first
-    same = (found.digests[order[1:]] == found.digests[order[:-1]]).all(axis=1)
+    same = (text_survey.digests[order[1:]] == text_survey.digests[order[:-1]]).all(axis=1)
     copies = order[1:][same]
     tally.duplicates = len(copies)
-    tally.duplicate_bytes = int(found.sizes[copies].sum())
+    tally.duplicate_bytes = int(text_survey.sizes[copies].sum())
     tally.duplicates_dropped = drop
     if drop:
-        found.used[copies] = False
+        text_survey.used[copies] = False
 
 
 class Again:

@@ -101,8 +101,8 @@ class Tokenizer:
         if self._id_of_byte is not None:  # a hundred times as fast as the library
             table = self._id_of_byte
             return [table[np.frombuffer(text.encode(), dtype=np.uint8)] for text in texts]
-        found = cast("Any", self._inner).encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(each.ids, dtype=np.uint32) for each in found]
+        encodings = cast("Any", self._inner).encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
 
     @property
     def ends_at_blanks(self) -> bool:
@@ -115,8 +115,8 @@ class Tokenizer:
         if model["type"] == "BPE" and not model["merges"] and self._inner.normalizer is None:
             return True
         return all(
-            self.words(left + right) == self.words(left) + self.words(right)
-            for left, right in pairwise(_AT_BLANKS)
+            self.words(head + tail) == self.words(head) + self.words(tail)
+            for head, tail in pairwise(_AT_BLANKS)
         )
 
     def _byte_table(self) -> Ids | None:
@@ -192,7 +192,7 @@ class Tokenizer:
             )
             # files written by older versions hold "a b" in place of ["a", "b"]
             split = (pair.split(" ") if isinstance(pair, str) else pair for pair in pairs)
-            self._ranks = {(left, right): rank for rank, (left, right) in enumerate(split)}
+            self._ranks = {(head, tail): rank for rank, (head, tail) in enumerate(split)}
         return dict(self._ranks)
 
     @property
@@ -282,10 +282,10 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def train_characters(texts: Iterable[str]) -> Tokenizer:
     """One token per character that occurs in `texts`; any other becomes the unknown token."""
-    found: set[str] = set()
+    characters: set[str] = set()
     for text in texts:
-        found.update(text)
-    tokens = (BEGIN, END, UNKNOWN, *sorted(found))
+        characters.update(text)
+    tokens = (BEGIN, END, UNKNOWN, *sorted(characters))
     vocabulary = {token: index for index, token in enumerate(tokens)}
     # The library's WordLevel would need a pre-tokenizer call per character; a BPE without merges
     # is the same thing, and falls back to the unknown token character by character.

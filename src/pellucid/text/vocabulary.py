@@ -63,12 +63,12 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
         np.ones(size, np.bool_),
         np.ones(size, np.bool_),
     )
-    known = np.zeros(size, np.bool_)
+    in_vocabulary = np.zeros(size, np.bool_)
     decoder: dict[str, Any] = table["decoder"] or {}
     by_bytes = decoder.get("type") == "ByteLevel"
     goes_on: str | None = table["model"].get("continuing_subword_prefix")
     for token_id, symbol in [*_symbols(table["model"]).items(), *added.items()]:
-        known[token_id] = True
+        in_vocabulary[token_id] = True
         special[token_id] = tokenizer.id_of(symbol) == token_id
         if goes_on:
             opens[token_id], closes[token_id] = not symbol.startswith(goes_on), False
@@ -80,7 +80,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
             goes_on_word = text[:1] in ("'", "\u2019") and _of_word(text[1:2])
             opens[token_id] = not _of_word(text[:1]) and not goes_on_word
             closes[token_id] = not _of_word(text[-1:]) and text[-1:] != " "
-    return Vocabulary(special, opens, closes, np.flatnonzero(known & ~special))
+    return Vocabulary(special, opens, closes, np.flatnonzero(in_vocabulary & ~special))
 
 
 def with_mask(tokenizer: Tokenizer) -> Tokenizer:
@@ -105,13 +105,13 @@ def mask_id_of(tokenizer: Tokenizer) -> int:
     Raises:
         TextError: there is none.
     """
-    found = tokenizer.id_of(tokenizer.roles().get("mask_token", ""))
-    if found is None:
+    mask_id = tokenizer.id_of(tokenizer.roles().get("mask_token", ""))
+    if mask_id is None:
         raise TextError(
             "the tokenizer has no token for what is masked ([MASK] or <mask>): start from a run or "
             "a tokenizer that was made for masked tokens"
         )
-    return found
+    return mask_id
 
 
 def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
@@ -132,21 +132,21 @@ def sentinels_of(tokenizer: Tokenizer) -> list[int]:
         TextError: there are none.
     """
     ids = [tokenizer.id_of(name) for name in SENTINELS]
-    there = ids[: ids.index(None)] if None in ids else ids
-    if not there:
+    sentinel_ids = ids[: ids.index(None)] if None in ids else ids
+    if not sentinel_ids:
         raise TextError(
             "the tokenizer has no sentinels (<extra_id_0> and so on) for the spans that are cut "
             "out: start from a run or a tokenizer that was made for span corruption"
         )
-    return cast("list[int]", there)
+    return cast("list[int]", sentinel_ids)
 
 
 def _with(
-    tokenizer: Tokenizer, names: Sequence[str | tokenizers.AddedToken], what: str
+    tokenizer: Tokenizer, names: Sequence[str | tokenizers.AddedToken], missing: str
 ) -> Tokenizer:
     if tokenizer.id_of(BEGIN) is None:
         raise TextError(
-            f"the tokenizer comes from a file and has no {what}: take one that has, or let "
+            f"the tokenizer comes from a file and has no {missing}: take one that has, or let "
             "pellucid train one with text.tokenizer.kind=BytePairs"
         )
     inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")

@@ -44,7 +44,7 @@ class Journal:
         self._file = folder / JOURNAL
         self._dtype = dtype
         self.folder = folder
-        self._parts = self._found(key)
+        self._parts = self._read_parts(key)
         lines = [{"key": key}, *self._parts]
         self._file.write_text("".join(json_text(line) + "\n" for line in lines), "utf-8")
 
@@ -62,12 +62,12 @@ class Journal:
         starts = self._opened(f"{name}.starts.npy", np.int64, counts.documents)
         with tokens, starts, self._file.open("a", encoding="utf-8") as journal:
             sums, size = [hashlib.sha256(), hashlib.sha256()], 0
-            for each in read(counts.stretches):
-                if each.first:
+            for encoding in read(counts.stretches):
+                if encoding.first:
                     _append(starts, np.array([counts.n_tokens], dtype=np.int64), sums[1])
-                _append(tokens, each.ids, sums[0])
-                counts.add(each, unknown_id)
-                size += each.n_bytes
+                _append(tokens, encoding.ids, sums[0])
+                counts.add(encoding, unknown_id)
+                size += encoding.n_bytes
                 if size >= PART:
                     tokens.flush()
                     starts.flush()
@@ -84,7 +84,7 @@ class Journal:
         """Everything is written: the journal has done its work."""
         remove_file(self._file)
 
-    def _found(self, key: str) -> list[dict[str, Any]]:
+    def _read_parts(self, key: str) -> list[dict[str, Any]]:
         """The parts of an earlier process that are still what they were."""
         try:
             lines = read_text(self._file, limit=LARGE).split("\n")
@@ -95,15 +95,15 @@ class Journal:
             return []
 
     def _whole(self, lines: list[str]) -> Iterator[dict[str, Any]]:
-        before: dict[str, Counts] = {}
+        previous: dict[str, Counts] = {}
         for line in lines:
             try:
                 part = parse_json(line, JOURNAL)
-                then, now = before.get(part["side"], Counts()), Counts(**part["counts"])
+                start, end = previous.get(part["side"], Counts()), Counts(**part["counts"])
                 width, name = np.dtype(self._dtype).itemsize, part["side"]
                 sums = [
-                    _sum(self.folder / f"{name}.npy", width, then.n_tokens, now.n_tokens),
-                    _sum(self.folder / f"{name}.starts.npy", 8, then.documents, now.documents),
+                    _sum(self.folder / f"{name}.npy", width, start.n_tokens, end.n_tokens),
+                    _sum(self.folder / f"{name}.starts.npy", 8, start.documents, end.documents),
                 ]
             except (
                 OSError,
@@ -115,7 +115,7 @@ class Journal:
                 return
             if sums != part["sha256"]:
                 return
-            before[name] = now
+            previous[name] = end
             yield part
 
     def _opened(self, name: str, dtype: type[Any], n: int) -> BinaryIO:
@@ -148,11 +148,11 @@ def _sum(file: Path, width: int, start: int, end: int) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         stream.seek(_HEADER + start * width)
-        left = (end - start) * width
-        while left:
-            content = stream.read(min(left, 2**20))
+        remaining = (end - start) * width
+        while remaining:
+            content = stream.read(min(remaining, 2**20))
             if not content:
                 break
             digest.update(content)
-            left -= len(content)
+            remaining -= len(content)
     return digest.hexdigest()

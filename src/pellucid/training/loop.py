@@ -136,10 +136,10 @@ class _Loop:
 
     def time_rows(self) -> None:
         """Tell the forecast what the rows took that were learnt from since it was last told."""
-        before, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
-        if rows := before - self.timed_rows:
+        rows_done, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
+        if rows := rows_done - self.timed_rows:
             self.forecast.add("rows", seconds, rows)
-        self.timed_rows = before
+        self.timed_rows = rows_done
 
     def report(self) -> None:
         """Read the device's numbers since the last report; stop if one was not finite."""
@@ -178,27 +178,27 @@ class _Loop:
         self.report()
         with self.aside_from_training("evaluations"):
             try:
-                found = self.job.evaluate()
+                evaluation = self.job.evaluate()
             except PellucidError:  # answers may be written and judged, which can be refused
                 self.save()
                 raise
-            best = found.loss_nats < self.progress.best_loss
+            best = evaluation.loss_nats < self.progress.best_loss
             if best:
-                self.progress.best_loss = found.loss_nats
+                self.progress.best_loss = evaluation.loss_nats
             self.emit(
                 events.Evaluated(
                     step=self.progress.step,
-                    loss_nats=found.loss_nats,
-                    over=found.over,
-                    unit=found.unit,
-                    measures=tuple(found.measures.items()),
+                    loss_nats=evaluation.loss_nats,
+                    over=evaluation.over,
+                    unit=evaluation.unit,
+                    measures=tuple(evaluation.measures.items()),
                     best=best,
                 )
             )
             sampled = self.sample()
             if sampled is not None:
                 self.emit(sampled)
-            self.last_evaluated = (self.progress.step, found.loss_nats)
+            self.last_evaluated = (self.progress.step, evaluation.loss_nats)
 
     def sample(self) -> events.Sampled | None:
         """None where logits are not finite: the next update says why, and stops."""

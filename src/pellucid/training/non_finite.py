@@ -33,9 +33,9 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return Culprit("weight", name)
-    found: list[str] = []
+    broken: list[str] = []
     hooks = [
-        module.register_forward_hook(_watch(name, found))
+        module.register_forward_hook(_watch(name, broken))
         for name, module in named_modules(model).items()
         if name
     ]
@@ -46,8 +46,8 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
     finally:
         for hook in hooks:
             hook.remove()
-    if found:
-        return Culprit("output of module", found[0])
+    if broken:
+        return Culprit("output of module", broken[0])
     if not _finite(loss):
         return Culprit("loss", "objective")
     # parameters come in the order of the forward pass: the last ones get their gradient first
@@ -57,10 +57,10 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
     return Culprit("norm of the gradient", "all parameters together")
 
 
-def _watch(name: str, found: list[str]) -> Callable[[nn.Module, Any, Any], None]:
+def _watch(name: str, broken: list[str]) -> Callable[[nn.Module, Any, Any], None]:
     def hook(module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and not _finite(output):
-            found.append(name)
+            broken.append(name)
 
     return hook
 

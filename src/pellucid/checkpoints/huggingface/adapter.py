@@ -94,14 +94,14 @@ def write_adapter(
             f"{whole[0]} was trained whole, and an adapter alone does not hold it: export the "
             "model with its updates merged"
         )
-    there = Base(model)
+    base_layers = Base(model)
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
         raise CheckpointError("there are no adapters in this model: export it whole")
     written: dict[str, Tensor] = {}
     blocks: dict[str, list[int]] = {}
     modules: list[str] = []
-    for module, layers in there.modules.items():
+    for module, layers in base_layers.modules.items():
         updates = {
             ours: (tensors[f"{ours}.lora_down"].cpu(), tensors[f"{ours}.lora_up"].cpu())
             for ours in layers
@@ -109,11 +109,11 @@ def write_adapter(
         }
         if not updates:
             continue
-        thirds = [there.sources[ours].third for ours in updates]
+        thirds = [base_layers.sources[ours].third for ours in updates]
         if None not in thirds:
             blocks[module] = [third for third in thirds if third is not None]
         modules.append(module)
-        down, up = joined(there, list(updates), list(updates.values()))
+        down, up = joined(base_layers, list(updates), list(updates.values()))
         written[f"{_ROOT}{module}.lora_A.weight"] = down.detach().contiguous()
         written[f"{_ROOT}{module}.lora_B.weight"] = up.detach().contiguous()
     table = describe_adapter(
@@ -123,7 +123,7 @@ def write_adapter(
             n.removeprefix(_ROOT).removesuffix(".lora_A.weight") for n in written if "_A" in n
         ],
         fused=_patterns({module: len(parts) for module, parts in blocks.items()}),
-        transposed=there.transposed,
+        transposed=base_layers.transposed,
         base=base,
     )
     write_table(folder, table)
@@ -132,7 +132,7 @@ def write_adapter(
     cast("Any", safetensors.torch).save_file(written, file, metadata=metadata)
     # the library lets nobody else read what it writes; the directory is for others too
     shutil.copymode(folder / ADAPTER_CONFIG, file)
-    return there.family
+    return base_layers.family
 
 
 def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
@@ -147,29 +147,29 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
     file = folder / ADAPTER_WEIGHTS
     stored, metadata = read_tensors(file)
     blocks = _blocks(metadata.get(_BLOCKS), file)
-    there = Base(model)
+    base = Base(model)
     tensors: dict[str, Tensor] = {}
     alphas: dict[str, float] = {}
     for module, (down, up) in _pairs(stored, file).items():
-        layers = there.ours(module)
-        _check_shapes(there, module, layers, down, up, numbers)
+        layers = base.ours(module)
+        _check_shapes(base, module, layers, down, up, numbers)
         alpha = numbers.of(module)[1]
         if (parts := blocks.get(module)) is not None:
-            layers = [ours for ours in layers if there.sources[ours].third in parts]
-            found = blocks_apart(there, layers, down, up, f"{file}: {module}")
+            layers = [ours for ours in layers if base.sources[ours].third in parts]
+            updates = blocks_apart(base, layers, down, up, f"{file}: {module}")
             alpha /= len(layers)
         else:
-            found = [(down, there.sources[o].take(up, n_heads=there.n_heads)) for o in layers]
-        for ours, (own_down, own_up) in zip(layers, found, strict=True):
+            updates = [(down, base.sources[o].take(up, n_heads=base.n_heads)) for o in layers]
+        for ours, (own_down, own_up) in zip(layers, updates, strict=True):
             tensors[f"{ours}.lora_down"] = own_down.contiguous().clone()
             tensors[f"{ours}.lora_up"] = own_up.contiguous().clone()
             alphas[ours] = alpha
-    lora = _lora(there, tensors, alphas, numbers.dropout)
+    lora = _lora(base, tensors, alphas, numbers.dropout)
     return Adapter(lora, tensors, base_of_adapter(folder))
 
 
 def _pairs(stored: Mapping[str, Tensor], file: Path) -> dict[str, tuple[Tensor, Tensor]]:
-    found: dict[str, dict[str, Tensor]] = {}
+    pairs: dict[str, dict[str, Tensor]] = {}
     for name, tensor in stored.items():
         match = _TENSOR.fullmatch(name)
         if match is None:
@@ -177,36 +177,36 @@ def _pairs(stored: Mapping[str, Tensor], file: Path) -> dict[str, tuple[Tensor, 
                 f"{file} holds the tensor {name}, which is not of an update of a linear layer "
                 f"({_ROOT}PATH.lora_A.weight or lora_B): nothing is read"
             )
-        found.setdefault(match[1], {})[match[2]] = tensor
-    for module, pair in found.items():
+        pairs.setdefault(match[1], {})[match[2]] = tensor
+    for module, pair in pairs.items():
         if len(pair) == 1:
             missing = "B" if "A" in pair else "A"
             raise CheckpointError(f"{file} has no {_ROOT}{module}.lora_{missing}.weight")
-    if not found:
+    if not pairs:
         raise CheckpointError(f"{file} holds no tensors")
-    return {module: (pair["A"], pair["B"]) for module, pair in found.items()}
+    return {module: (pair["A"], pair["B"]) for module, pair in pairs.items()}
 
 
 def _check_shapes(
-    there: Base,
+    base: Base,
     module: str,
     layers: Sequence[str],
     down: Tensor,
     up: Tensor,
     numbers: AdapterNumbers,
 ) -> None:
-    rank, layer = numbers.of(module)[0], there.layers[layers[0]]
-    outputs = sum(there.layers[ours].out_features for ours in layers)
-    wanted = [(rank, layer.in_features), (outputs, rank)]
-    if [tuple(down.shape), tuple(up.shape)] != wanted:
+    rank, layer = numbers.of(module)[0], base.layers[layers[0]]
+    outputs = sum(base.layers[ours].out_features for ours in layers)
+    expected = [(rank, layer.in_features), (outputs, rank)]
+    if [tuple(down.shape), tuple(up.shape)] != expected:
         raise CheckpointError(
             f"the update of {module} has the shapes {list(down.shape)} and {list(up.shape)}; this "
-            f"base and {ADAPTER_CONFIG} ask for {list(wanted[0])} and {list(wanted[1])}"
+            f"base and {ADAPTER_CONFIG} ask for {list(expected[0])} and {list(expected[1])}"
         )
 
 
 def _lora(
-    there: Base, tensors: dict[str, Tensor], alphas: Mapping[str, float], dropout: float
+    base: Base, tensors: dict[str, Tensor], alphas: Mapping[str, float], dropout: float
 ) -> config.LoRA:
     """One rank and one alpha for all, as a config says them; thinner updates get zeros beside.
 
@@ -217,10 +217,12 @@ def _lora(
     for ours, alpha in alphas.items():
         kinds.setdefault((tensors[f"{ours}.lora_down"].shape[0], alpha), ours)
     if len({alpha / rank for rank, alpha in kinds}) > 1:
-        said = " and ".join(f"{r} and {a:g} of {ours}" for (r, a), ours in list(kinds.items())[:2])
+        scales = " and ".join(
+            f"{r} and {a:g} of {ours}" for (r, a), ours in list(kinds.items())[:2]
+        )
         raise CheckpointError(
-            f"the adapter has layers of different scale, by rank and alpha ({said}), and LoRA has "
-            "one for all: merge the adapter into its base with peft, and import the model"
+            f"the adapter has layers of different scale, by rank and alpha ({scales}), and LoRA "
+            "has one for all: merge the adapter into its base with peft, and import the model"
         )
     rank, alpha = max(kinds)
     for ours in alphas:
@@ -230,7 +232,7 @@ def _lora(
         tensors[up] = nn.functional.pad(tensors[up], (0, lacking))
     try:
         return config.LoRA(
-            rank=rank, alpha=alpha, dropout=dropout, targets=shortest_targets(alphas, there.layers)
+            rank=rank, alpha=alpha, dropout=dropout, targets=shortest_targets(alphas, base.layers)
         )
     except ConfigError as error:
         raise CheckpointError(f"{ADAPTER_CONFIG} describes no adapter: {error}") from None
@@ -238,17 +240,17 @@ def _lora(
 
 def _patterns(counts: dict[str, int]) -> dict[str, int]:
     """The fused layers by the ends of their paths where that is enough, which old versions read."""
-    several = {module: n for module, n in counts.items() if n > 1}
+    fused = {module: n for module, n in counts.items() if n > 1}
     if len(set(counts.values())) == 1:
-        return {module.rpartition(".")[2]: n for module, n in several.items()}
-    return several
+        return {module.rpartition(".")[2]: n for module, n in fused.items()}
+    return fused
 
 
 def _blocks(text: str | None, file: Path) -> dict[str, list[int]]:
     if text is None:
         return {}
     try:
-        given = cast("dict[str, list[int]]", parse_json_table(text, _BLOCKS))
-        return {str(module): [int(part) for part in parts] for module, parts in given.items()}
+        table = cast("dict[str, list[int]]", parse_json_table(text, _BLOCKS))
+        return {str(module): [int(part) for part in parts] for module, parts in table.items()}
     except (ValueError, TypeError, PellucidError):
         raise CheckpointError(f"{file}: its metadata {_BLOCKS!r} cannot be read") from None

@@ -58,7 +58,7 @@ class AdapterNumbers:
 
     def of(self, module: str) -> tuple[int, float]:
         """Rank and alpha of the layer at this path of theirs."""
-        rank, alpha = _found(self.ranks, module), _found(self.alphas, module)
+        rank, alpha = _match_pattern(self.ranks, module), _match_pattern(self.alphas, module)
         return self.rank if rank is None else int(rank), self.alpha if alpha is None else alpha
 
 
@@ -143,23 +143,23 @@ def _short(number: float) -> float:
 
 
 def _number(table: Table, name: str, value: Any, *, at_least: int | None = None) -> float:
-    wanted = "a number" if at_least is None else f"a whole number, at least {at_least}"
+    expected = "a number" if at_least is None else f"a whole number, at least {at_least}"
     whole = at_least is None or (type(value) is int and value >= at_least)
     if type(value) not in (int, float) or not whole:
-        given = f"{name} is {value!r}" if name in table else f"there is no {name}"
-        raise CheckpointError(f"{ADAPTER_CONFIG}: {given}, expected {wanted}")
+        actual = f"{name} is {value!r}" if name in table else f"there is no {name}"
+        raise CheckpointError(f"{ADAPTER_CONFIG}: {actual}, expected {expected}")
     return float(value)
 
 
 def _pattern(table: Table, name: str) -> dict[str, float]:
-    given = table.get(name)
-    if given is None:
+    entries = table.get(name)
+    if entries is None:
         return {}
-    if not isinstance(given, dict):
-        raise CheckpointError(f"{ADAPTER_CONFIG}: {name} must be a table, was {given!r}")
+    if not isinstance(entries, dict):
+        raise CheckpointError(f"{ADAPTER_CONFIG}: {name} must be a table, was {entries!r}")
     pattern: dict[str, float] = {}
     least = 1 if name == "rank_pattern" else None
-    for key, value in cast("Table", given).items():
+    for key, value in cast("Table", entries).items():
         if not re.fullmatch(r"\^?[\w.]+", key):
             raise CheckpointError(
                 f"{ADAPTER_CONFIG}: {name} has the pattern {key!r}, and only plain paths are read"
@@ -168,7 +168,7 @@ def _pattern(table: Table, name: str) -> dict[str, float]:
     return pattern
 
 
-def _found(pattern: Mapping[str, float], module: str) -> float | None:
+def _match_pattern(pattern: Mapping[str, float], module: str) -> float | None:
     """The first entry that is the path or its end; "^" asks for the whole path."""
     for key, value in pattern.items():
         if module == key.removeprefix("^") or module.endswith(f".{key}"):

@@ -63,10 +63,10 @@ class Base:
         for name in (module, self.prefix + module, module.removeprefix(self.prefix)):
             if name in self.modules:
                 return sorted(self.modules[name], key=lambda ours: self.sources[ours].third or 0)
-        known = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in self.modules)
+        patterns = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in self.modules)
         raise CheckpointError(
             f"the adapter has an update of {module}, which is no linear layer of this base (a "
-            f"{self.family}) that can be adapted; those that can: {', '.join(known)}"
+            f"{self.family}) that can be adapted; those that can: {', '.join(patterns)}"
         )
 
 
@@ -97,16 +97,16 @@ def blocks_apart(
     """
     rank = down.shape[0] // max(1, len(layers))
     parts = [slice(i * rank, (i + 1) * rank) for i in range(len(layers))]
-    found = [
+    updates = [
         (down[part], there.sources[ours].take(up, n_heads=there.n_heads)[:, part])
         for ours, part in zip(layers, parts, strict=True)
     ]
-    if not layers or not torch.equal(joined(there, layers, found)[1], up):
+    if not layers or not torch.equal(joined(there, layers, updates)[1], up):
         raise CheckpointError(
             f"{what} is not of the blocks that the file's metadata names: it was changed after it "
             "was written; take the metadata out to have it read as one update"
         )
-    return found
+    return updates
 
 
 def shortest_targets(adapted: Iterable[str], layers: Iterable[str]) -> tuple[str, ...]:

@@ -126,9 +126,9 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
         CheckpointError: an attribute is unknown, missing, of the wrong type, or has a value that is
             not handled; says which, and what is.
     """
-    known = {**ANYWHERE, **rules}
+    all_rules = {**ANYWHERE, **rules}
     for name, value in table.items():
-        rule = known.get(name)
+        rule = all_rules.get(name)
         if rule is None:
             close = difflib.get_close_matches(name, rules, n=1)
             meant = f" (it looks like {close[0]!r}, which is handled)" if close else ""
@@ -144,7 +144,7 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
             )
     return {
         name: _read(table, name, rule, family)
-        for name, rule in known.items()
+        for name, rule in all_rules.items()
         if isinstance(rule, Read)
     }
 

@@ -49,9 +49,9 @@ def with_classes(
     """
     without = body or family.architectures[0]
 
-    def read(attributes: Table, found: Found) -> config.Transformer:
-        if found.architecture != architecture:
-            return family.read(attributes, found)
+    def read(attributes: Table, stored: Found) -> config.Transformer:
+        if stored.architecture != architecture:
+            return family.read(attributes, stored)
         rates = [attributes[name] for name in dropout if attributes[name] is not None]
         head = config.ClassificationHead(
             classes=read_classes(attributes),
@@ -59,7 +59,7 @@ def with_classes(
             dropout=rates[0] if rates else 0.0,
             bias=bias,
         )
-        model = family.read(attributes, replace(found, architecture=without))
+        model = family.read(attributes, replace(stored, architecture=without))
         return replace(model, head=head, pooler=bool(body))
 
     def describe(model: config.Transformer) -> Table:
@@ -116,12 +116,12 @@ def _names(attributes: Table) -> tuple[str, ...]:
         number: int | None = attributes["num_labels"]
         return tuple(f"LABEL_{place}" for place in range(2 if number is None else number))
     ordered = [names.get(str(place)) for place in range(len(names))]
-    told = tuple(name for name in ordered if isinstance(name, str))
-    if len(told) < len(names):
+    class_names = tuple(name for name in ordered if isinstance(name, str))
+    if len(class_names) < len(names):
         raise CheckpointError(
             f"config.json: id2label must name the classes from 0 to {len(names) - 1}, was {names!r}"
         )
-    return told
+    return class_names
 
 
 def _described(head: config.ClassificationHead, dropout: Sequence[str]) -> Table:

@@ -161,14 +161,14 @@ def _opened(file: Path) -> Any:
     return reader.open_tensors(file, refusal=CheckpointError)
 
 
-def _no_weights(folder: Path, wanted: str = WEIGHTS) -> CheckpointError:
+def _no_weights(folder: Path, expected: str = WEIGHTS) -> CheckpointError:
     pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
     if pickles:
         return CheckpointError(
-            f"{folder} holds {pickles[0]}, which is a pickle, and no {wanted}: a pickle can run "
+            f"{folder} holds {pickles[0]}, which is a pickle, and no {expected}: a pickle can run "
             "any code when it is read, so it is not; if you trust it, convert it there with "
-            + _CONVERT.replace("FILE", pickles[0]).replace(WEIGHTS, wanted)
+            + _CONVERT.replace("FILE", pickles[0]).replace(WEIGHTS, expected)
         )
-    if wanted != WEIGHTS:
-        return CheckpointError(f"{folder} holds no {wanted}: there are no weights")
+    if expected != WEIGHTS:
+        return CheckpointError(f"{folder} holds no {expected}: there are no weights")
     return CheckpointError(f"{folder} holds neither {WEIGHTS} nor {INDEX}: there are no weights")

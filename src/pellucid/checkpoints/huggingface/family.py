@@ -97,13 +97,13 @@ def activation(name: str, attribute: str) -> config.Activation:
     Raises:
         CheckpointError: it is not one of ours.
     """
-    found = _ACTIVATIONS.get(name)
-    if found is None:
+    ours = _ACTIVATIONS.get(name)
+    if ours is None:
         raise CheckpointError(
             f"config.json: {attribute} = {name!r} is not handled; those that are: "
             f"{', '.join(_ACTIVATIONS)}"
         )
-    return found
+    return ours
 
 
 def drawn(std: float, *, depth_scaled: bool = False) -> config.Initialisation:

@@ -92,8 +92,8 @@ def source_of(ours: str, names: Names) -> Source | None:
     layer = _LAYER.search(ours)
     if layer is None or ours in names:
         return names.get(ours)
-    found = names.get(_LAYER.sub(".blocks.{n}.", ours, count=1))
-    if found is None:
+    layer_source = names.get(_LAYER.sub(".blocks.{n}.", ours, count=1))
+    if layer_source is None:
         return None
-    name = found.name.replace("{n}", layer[1])
-    return Source(name, found.third, found.by_head, found.transposed)
+    name = layer_source.name.replace("{n}", layer[1])
+    return Source(name, layer_source.third, layer_source.by_head, layer_source.transposed)

@@ -127,23 +127,23 @@ def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
-        given = f"names the family {kind!r}" if kind is not None else "has no model_type"
-        raise CheckpointError(f"config.json {given}; those that are handled: {', '.join(FAMILIES)}")
+        fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
+        raise CheckpointError(f"config.json {fault}; those that are handled: {', '.join(FAMILIES)}")
     return family
 
 
 def _architecture(table: Table, family: Family) -> str:
-    given = table.get("architectures") or family.architectures[:1]
-    if not isinstance(given, list | tuple):
+    architectures = table.get("architectures") or family.architectures[:1]
+    if not isinstance(architectures, list | tuple):
         raise CheckpointError(
-            f"config.json: architectures must be a list of names of classes, was {given!r}"
+            f"config.json: architectures must be a list of names of classes, was {architectures!r}"
         )
-    if given[0] not in family.architectures:
+    if architectures[0] not in family.architectures:
         raise CheckpointError(
-            f"config.json: the architecture {given[0]!r} is not handled; of {family.model_type} "
-            f"those that are: {', '.join(family.architectures)}"
+            f"config.json: the architecture {architectures[0]!r} is not handled; of "
+            f"{family.model_type} those that are: {', '.join(family.architectures)}"
         )
-    return cast("str", given[0])
+    return cast("str", architectures[0])
 
 
 def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
@@ -171,9 +171,9 @@ def _places(
         else:
             places[ours] = (source, stored[source.name])
     if missing:
-        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
-            f"{folder} has no tensor for {missing[0]}{more}: its config.json asks for it; the "
+            f"{folder} has no tensor for {missing[0]}{suffix}: its config.json asks for it; the "
             "files are of another model, or not all there"
         )
     return places
@@ -183,10 +183,10 @@ def _check_shapes(
     places: dict[str, tuple[Source, str]], shapes: dict[str, tuple[int, ...]], shards: Shards
 ) -> None:
     for ours, (source, stored) in places.items():
-        expected, there = source.shape(shapes[ours]), shards.stored[stored].shape
-        if there != expected:
+        expected, actual = source.shape(shapes[ours]), shards.stored[stored].shape
+        if actual != expected:
             raise CheckpointError(
-                f"{shards.stored[stored].file}: {stored} has the shape {list(there)}, "
+                f"{shards.stored[stored].file}: {stored} has the shape {list(actual)}, "
                 f"config.json asks for {list(expected)}"
             )
 

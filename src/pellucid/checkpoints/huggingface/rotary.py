@@ -38,15 +38,17 @@ def read_rotary(
     Raises:
         CheckpointError: a kind of scaling that is not handled, or a number of it that is unknown.
     """
-    given = _parameters(attributes)
-    kind = given.pop("rope_type", None) or given.pop("type", None) or "default"
-    given.pop("type", None)
-    base = float(_number(given, "rope_theta", base))
-    said = float(_number(given, "partial_rotary_factor", 1.0 if share is None else share))
-    if share is None and said != 1.0:
+    parameters = _parameters(attributes)
+    kind = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
+    parameters.pop("type", None)
+    base = float(_number(parameters, "rope_theta", base))
+    rotated_share = float(
+        _number(parameters, "partial_rotary_factor", 1.0 if share is None else share)
+    )
+    if share is None and rotated_share != 1.0:
         raise CheckpointError(
-            f"config.json: the rope parameter 'partial_rotary_factor' = {said} is not handled in "
-            "this family, which turns all features of a head: the only value is 1"
+            f"config.json: the rope parameter 'partial_rotary_factor' = {rotated_share} is not "
+            "handled in this family, which turns all features of a head: the only value is 1"
         )
     if not isinstance(kind, str):
         raise CheckpointError(f"config.json: rope_type must be a name, was {kind!r}")
@@ -56,16 +58,16 @@ def read_rotary(
             f"; those that are: {', '.join(_KINDS)}"
         )
     names, make = _KINDS[kind]
-    if extra := sorted(given.keys() - names):
+    if extra := sorted(parameters.keys() - names):
         raise CheckpointError(
-            f"config.json: the rope parameter {extra[0]!r} = {given[extra[0]]!r} is not one of "
-            f"rope_type {kind!r}: {', '.join(sorted(names)) or 'it has none'}"
+            f"config.json: the rope parameter {extra[0]!r} = {parameters[extra[0]]!r} is not one "
+            f"of rope_type {kind!r}: {', '.join(sorted(names)) or 'it has none'}"
         )
-    width = int(d_head * said)
+    width = int(d_head * rotated_share)
     return config.Rotary(
         base=base,
         n_features=None if width == d_head else width,
-        scaling=make(given, int(attributes["max_position_embeddings"])),
+        scaling=make(parameters, int(attributes["max_position_embeddings"])),
     )
 
 
@@ -89,9 +91,9 @@ def _parameters(attributes: Table) -> Table:
     return old | new
 
 
-def _number(given: Table, name: str, default: float | None = None) -> Any:
+def _number(parameters: Table, name: str, default: float | None = None) -> Any:
     """A number taken out of the table; `default` where it is absent or null."""
-    value = given.pop(name, None)
+    value = parameters.pop(name, None)
     if value is None:
         if default is None:
             raise CheckpointError(f"config.json: the rope parameter {name!r} is missing")
@@ -101,34 +103,34 @@ def _number(given: Table, name: str, default: float | None = None) -> Any:
     return value
 
 
-def _default(given: Table, context_length: int) -> Scaling:
+def _default(parameters: Table, context_length: int) -> Scaling:
     return None
 
 
-def _linear(given: Table, context_length: int) -> Scaling:
-    return config.LinearScaling(factor=float(_number(given, "factor")))
+def _linear(parameters: Table, context_length: int) -> Scaling:
+    return config.LinearScaling(factor=float(_number(parameters, "factor")))
 
 
-def _llama3(given: Table, context_length: int) -> Scaling:
+def _llama3(parameters: Table, context_length: int) -> Scaling:
     return config.Llama3Scaling(
-        factor=float(_number(given, "factor")),
-        low_frequency_factor=float(_number(given, "low_freq_factor")),
-        high_frequency_factor=float(_number(given, "high_freq_factor")),
-        original_context_length=_original(given, context_length),
+        factor=float(_number(parameters, "factor")),
+        low_frequency_factor=float(_number(parameters, "low_freq_factor")),
+        high_frequency_factor=float(_number(parameters, "high_freq_factor")),
+        original_context_length=_original(parameters, context_length),
     )
 
 
-def _yarn(given: Table, context_length: int) -> Scaling:
-    factor = float(_number(given, "factor"))
-    mscale, over = given.pop("mscale", None), given.pop("mscale_all_dim", None)
+def _yarn(parameters: Table, context_length: int) -> Scaling:
+    factor = float(_number(parameters, "factor"))
+    mscale, over = parameters.pop("mscale", None), parameters.pop("mscale_all_dim", None)
     plain = _mscale(factor, mscale) / _mscale(factor, over) if mscale and over else _mscale(factor)
-    truncated = given.pop("truncate", True)
+    truncated = parameters.pop("truncate", True)
     return config.YaRN(
         factor=factor,
-        original_context_length=_original(given, context_length),
-        beta_fast=float(_number(given, "beta_fast", 32.0)),
-        beta_slow=float(_number(given, "beta_slow", 1.0)),
-        attention_factor=float(_number(given, "attention_factor", plain)),
+        original_context_length=_original(parameters, context_length),
+        beta_fast=float(_number(parameters, "beta_fast", 32.0)),
+        beta_slow=float(_number(parameters, "beta_slow", 1.0)),
+        attention_factor=float(_number(parameters, "attention_factor", plain)),
         truncated=bool(truncated),
     )
 
@@ -138,8 +140,8 @@ def _mscale(factor: float, times: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * times * math.log(factor) + 1.0
 
 
-def _original(given: Table, context_length: int) -> int:
-    return int(_number(given, "original_max_position_embeddings", context_length))
+def _original(parameters: Table, context_length: int) -> int:
+    return int(_number(parameters, "original_max_position_embeddings", context_length))
 
 
 #: For each rope_type its numbers, and what they become.

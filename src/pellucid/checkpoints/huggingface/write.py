@@ -126,10 +126,10 @@ def _differences(
 ) -> list[str]:
     """What reads back otherwise than it was, part by part."""
     sources = {ours: source_of(ours, family.names_for(model)) for ours in parameters}
-    found = frozenset(source.name for source in sources.values() if source is not None)
+    tensor_names = frozenset(source.name for source in sources.values() if source is not None)
     try:
         read = read_attributes(attributes, family.rules, family=family.model_type)
-        again = family.read(read, Found(family.architecture_of(model), found))
+        again = family.read(read, Found(family.architecture_of(model), tensor_names))
     except (CheckpointError, ConfigError) as error:
         return [str(error)]
     reasons = list(_compared("model", encode(_plain(model)), encode(_plain(again))))
@@ -142,17 +142,17 @@ def _differences(
 def _compared(at: str, ours: Any, theirs: Any) -> Iterable[str]:
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         if ours != theirs:
-            yield f"{at} is {_said(ours)}, it could only be {_said(theirs)}"
+            yield f"{at} is {_format_value(ours)}, it could only be {_format_value(theirs)}"
         return
-    mine, other = cast("Table", ours), cast("Table", theirs)
-    if mine["kind"] != other["kind"]:
-        yield f"{at} is {_said(mine)}, it could only be {_said(other)}"
+    mine, their_table = cast("Table", ours), cast("Table", theirs)
+    if mine["kind"] != their_table["kind"]:
+        yield f"{at} is {_format_value(mine)}, it could only be {_format_value(their_table)}"
         return
-    for key in dict.fromkeys((*mine, *other)):
-        yield from _compared(f"{at}.{key}", mine.get(key), other.get(key))
+    for key in dict.fromkeys((*mine, *their_table)):
+        yield from _compared(f"{at}.{key}", mine.get(key), their_table.get(key))
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return str(cast("Table", value)["kind"])
     return "absent" if value is None else str(value)

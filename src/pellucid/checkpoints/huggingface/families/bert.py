@@ -68,11 +68,11 @@ _NAMES: Names = {
 }
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     n_heads: int = attributes["num_attention_heads"]
     norm = config.LayerNorm(eps=attributes["layer_norm_eps"], bias=True)
     act = activation(attributes["hidden_act"], "hidden_act")
-    bare = found.architecture == "BertModel"
+    bare = stored.architecture == "BertModel"
     transform = config.HeadTransform(activation=act, norm=norm)
     return config.Transformer(
         vocab_size=attributes["vocab_size"],
@@ -105,7 +105,7 @@ def _read(attributes: Table, found: Found) -> config.Transformer:
             input_norm=norm,
         ),
         head=config.NoHead() if bare else config.LanguageHead(bias=True, transform=transform),
-        pooler=f"{_POOLER}.weight" in found.tensors,
+        pooler=f"{_POOLER}.weight" in stored.tensors,
         initialisation=drawn(attributes["initializer_range"]),
     )
 

@@ -46,7 +46,7 @@ _RULES: Rules = {
 }
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     bias: bool = attributes["attention_bias"]
     plain = read_attention(attributes, qkv_bias=bias, out_bias=bias)
     scalar: float = attributes["query_pre_attn_scalar"]

@@ -69,7 +69,7 @@ _NAMES: Names = {
 }
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     d_model: int = attributes["n_embd"]
     n_heads: int = attributes["n_head"]
     if attributes["resid_pdrop"] != attributes["embd_pdrop"]:

@@ -62,7 +62,7 @@ _NAMES: Names = {
 }
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     n_heads: int = attributes["num_attention_heads"]
     d_head = attributes["hidden_size"] // n_heads
     bias: bool = attributes["attention_bias"]

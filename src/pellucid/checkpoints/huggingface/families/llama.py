@@ -22,7 +22,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
 from pellucid.checkpoints.huggingface.family import Family, Found, lone_decoder, multi_head
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     bias: bool = attributes["attention_bias"]
     return read_decoder(
         attributes,

@@ -23,7 +23,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
 from pellucid.checkpoints.huggingface.family import Family, Found, lone_decoder, multi_head
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     attention = read_attention(attributes, qkv_bias=False, out_bias=False)
     return read_decoder(
         attributes,

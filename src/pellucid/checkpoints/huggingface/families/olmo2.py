@@ -25,7 +25,7 @@ from pellucid.checkpoints.huggingface.names import norm
 _OURS, _THEIRS = "decoder.blocks.{n}", "model.layers.{n}"
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     bias: bool = attributes["attention_bias"]
     attention = read_attention(attributes, qkv_bias=bias, out_bias=bias)
     return read_decoder(

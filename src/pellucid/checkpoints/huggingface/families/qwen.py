@@ -52,11 +52,11 @@ def _read(attributes: Table, attention: config.MultiHead) -> config.Transformer:
     )
 
 
-def _read2(attributes: Table, found: Found) -> config.Transformer:
+def _read2(attributes: Table, stored: Found) -> config.Transformer:
     return _read(attributes, read_attention(attributes, qkv_bias=True, out_bias=False))
 
 
-def _read3(attributes: Table, found: Found) -> config.Transformer:
+def _read3(attributes: Table, stored: Found) -> config.Transformer:
     bias: bool = attributes["attention_bias"]
     attention = read_attention(attributes, qkv_bias=bias, out_bias=bias)
     return _read(attributes, replace(attention, qk_norm=rms_norm(attributes)))

@@ -79,7 +79,7 @@ def _feed_names(part: str, theirs: str) -> Names:
     }
 
 
-def _read(attributes: Table, found: Found) -> config.Transformer:
+def _read(attributes: Table, stored: Found) -> config.Transformer:
     gate, _, act = attributes["feed_forward_proj"].rpartition("-")
     if gate not in ("", "gated"):
         raise CheckpointError(
@@ -96,7 +96,7 @@ def _read(attributes: Table, found: Found) -> config.Transformer:
     )
     n_layers: int = attributes["num_layers"]
     n_more: int | None = attributes["num_decoder_layers"]
-    tied, scaled = _head(attributes, found)
+    tied, scaled = _head(attributes, stored)
     return config.Transformer(
         vocab_size=attributes["vocab_size"],
         context_length=attributes["n_positions"],
@@ -109,7 +109,7 @@ def _read(attributes: Table, found: Found) -> config.Transformer:
     )
 
 
-def _head(attributes: Table, found: Found) -> tuple[bool, bool]:
+def _head(attributes: Table, stored: Found) -> tuple[bool, bool]:
     """Whether the head is tied, and whether its input is scaled.
 
     They went together. Newer files say the second by itself, and that all heads are tied, also
@@ -118,7 +118,7 @@ def _head(attributes: Table, found: Found) -> tuple[bool, bool]:
     scaled: bool | None = attributes["scale_decoder_outputs"]
     if scaled is None:
         return attributes["tie_word_embeddings"], attributes["tie_word_embeddings"]
-    return "lm_head.weight" not in found.tensors, scaled
+    return "lm_head.weight" not in stored.tensors, scaled
 
 
 def _stack(
