@@ -87,6 +87,33 @@ def test_optimisers_that_step_within_the_backward_pass_have_the_signs_of_one() -
         assert value(many, sign) == pytest.approx(value(one, sign), rel=1e-5), sign
 
 
+class Dividing(Optimizer):
+    """Divides gradients by `grad_scale`, as fused optimisers do under mixed precision."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model.parameters(), {"lr": 0.05})
+        self.grad_scale = torch.tensor(4.0)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for weight in self.param_groups[0]["params"]:
+            weight.sub_(0.05 * weight.grad / self.grad_scale)
+
+
+def test_gradients_are_those_that_a_step_uses_after_it_has_divided_them() -> None:
+    def dividing(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+        optimiser = Dividing(model)
+
+        def update(step: int) -> None:
+            loss_of(model, ids_of(step)).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+
+        return [optimiser], update
+
+    assert norms(watched(dividing))[1] == pytest.approx(norms(watched(together))[1] / 4, rel=1e-5)
+
+
 def test_gradients_that_are_cleared_between_two_optimisers_are_not_missing() -> None:
     w = watched(in_turn)
     assert w.updates == STEPS

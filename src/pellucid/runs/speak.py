@@ -20,6 +20,8 @@ from pellucid.training import Sampled
 
 _SHOWN_TOKENS = 3
 _CONTINUATION_TOKENS = 24
+#: Keeps a small model's likeliest words from going round in circles (Keskar et al. 2019).
+_AGAINST_CIRCLES = 1.3
 
 
 def generate(
@@ -72,9 +74,9 @@ def beam_search(
 
 
 def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
-    """The likeliest next tokens after `sentence`, and its greedy continuation."""
+    """The likeliest next tokens after `sentence`, and how it goes on: greedily, not in circles."""
     ids = tokenizer.encode_prompt(sentence)
-    return speak_after(model, tokenizer, ids, sentence, step)
+    return speak_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
 
 
 def speak_after(
@@ -86,16 +88,20 @@ def speak_after(
     *,
     encoded: Encoded | None = None,
     spell: Callable[[Sequence[int]], str] | None = None,
+    penalty: float = 1.0,
 ) -> Sampled:
     """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
 
-    `spell` makes text of what was written, where that is not the tokenizer's own.
+    `spell` makes text of what was written, where that is not the tokenizer's own. `penalty` is on
+    repetitions, as `Sampling` has it.
     """
     window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
         logits = model(window, encoded=encoded)[0, -1]
         shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
-    greedy = Sampling(max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0)
+    greedy = Sampling(
+        max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0, repetition_penalty=penalty
+    )
     (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)
     return Sampled(
         step=step,

@@ -37,6 +37,7 @@ class Gradients:
             for parameter in cast("list[nn.Parameter]", group["params"])
         }
         self._leader = optimisers[0] if optimisers else None
+        self._is_alone = len(optimisers) < 2
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
         #: the samples of the look before, and whose they are
         self._last: tuple[list[str], Tensor] | None = None
@@ -57,11 +58,11 @@ class Gradients:
 
     @torch.no_grad()
     def gather(self, optimiser: torch.optim.Optimizer | None, tape: Tape) -> None:
-        """Take the gradients that a step uses; without an optimiser, all there are."""
+        """Take the gradients that a step uses: all there are, unless others step too."""
         parameters = {
             name: parameter
             for name, parameter in self._anatomy.parameters.items()
-            if self._owner.get(id(parameter), self._leader) is optimiser or optimiser is None
+            if self._is_alone or self._owner.get(id(parameter), self._leader) is optimiser
         }
         lacking = [name for name, parameter in parameters.items() if parameter.grad is None]
         self._n_lacking += sum(self._takes_part(name) for name in lacking)

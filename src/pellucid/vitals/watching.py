@@ -172,8 +172,7 @@ class Watch(Known):
         if self._is_off or not self._rounds.at("gradients"):
             return
         with self._rounds.look("gradients"):
-            only = optimiser if len(self._optimisers) > 1 else None
-            self.guard("gradients", self._gradients.gather, only, self._tape)
+            self.guard("gradients", self._gradients.gather, optimiser, self._tape)
 
     @property
     def _is_off(self) -> bool:

@@ -1,8 +1,5 @@
 """The page as one file: its modules, its style and the answers it needs, opened without a server.
 
-Comes in: a session and a sentence. Goes out: HTML that fetches nothing. It does not know what is in
-the answers.
-
 The linker is small because the modules keep to a few forms: named imports of each other, and
 `export` before a function or a constant. Each becomes a function that is called once.
 """
@@ -182,8 +179,8 @@ def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) ->
     for token in range(len(overview["ids"])):
         keep(f"prediction {token}", ask("prediction", place=Place(token=token)))
     for stack in overview["stacks"]:
-        for layer, layer_entry in enumerate(stack["layers"]):
-            if layer_entry["heads"] and layer_entry["thumbnails"] is None:
+        for layer, facts in enumerate(stack["layers"]):
+            if facts["heads"] and facts["thumbnails"] is None:
                 place = Place(layer=layer, stack=stack["name"], cross=stack["cross"])
                 axes_of = f"{stack['name']} {_plain(stack['cross'])} {layer}"
                 keep(f"thumbnails {axes_of}", ask("thumbnails", place=place))
@@ -268,10 +265,8 @@ def _places(overview: Plain, chosen: Place, full: bool) -> Iterator[Place]:
             at = replace(at, token=0 if encodes else -1, other=0)
         at = replace(at, token=at.token % len(tokens), other=at.other % len(keys))
         yield at
-        for layer, layer_entry in enumerate(stack["layers"]):
-            heads = (
-                range(max(1, layer_entry["heads"])) if whole or layer == chosen.layer else range(1)
-            )
+        for layer, facts in enumerate(stack["layers"]):
+            heads = range(max(1, facts["heads"]) if whole or layer == chosen.layer else 1)
             for head in heads:
                 yield replace(at, layer=layer, head=head)
                 for token in tokens if full else ():
