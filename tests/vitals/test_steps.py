@@ -158,3 +158,22 @@ def test_a_weight_without_a_gradient_at_its_own_step_is_missing() -> None:
     model = made()
     share = len(halves(model)[1]) / len(list(model.parameters()))
     assert value(watched(lacking), "gradient.missing") == pytest.approx(share)
+
+
+def test_gradients_are_those_of_their_update_though_weights_cannot_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = norms(watched(together))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("weights cannot be looked at")
+
+    monkeypatch.setattr("pellucid.vitals.updates.Updates.begin", fail)
+    model = made()
+    optimisers, update = together(model)
+    with watch(model, optimisers, max_overhead=None) as w:
+        for step in range(STEPS):
+            update(step)
+    assert set(w.guard.off) == {"updates of weights"}
+    assert len(expected) > 1
+    assert norms(w) == pytest.approx(expected)

@@ -139,7 +139,7 @@ class Watch(Known):
             self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
             self.guard("updates", self._begin_update)
-            self.guard("gradients", self._gather, None)
+            self.guard("updates", self._gather, None)
             self.guard("updates", self._end_update)
 
     def pause(self) -> None:
@@ -192,6 +192,7 @@ class Watch(Known):
         if self._rounds.at("gradients"):
             with self._rounds.look("gradients"):
                 self.guard("updates of weights", self._look_at_weights)
+                self._gradients.clear()
 
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
@@ -201,7 +202,6 @@ class Watch(Known):
 
     def _look_at_weights(self) -> None:
         self._keep_up()
-        self._gradients.clear()
         self._updates.begin()
 
     def _put_gradients(self) -> None:
