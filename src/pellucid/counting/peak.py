@@ -51,7 +51,8 @@ FIRST_UPDATE_BYTES = 36 * 2**20
 _DATA_BYTES = 8 * 2**20
 _WATCHING_BYTES = 8 * 2**20
 #: The heap beside activations, as a share of them. Where freed memory is kept (the command line)
-#: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes.
+#: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes. Of rows that
+#: differ in length, or are packed, few batches are as large as the largest: holes grow by page.
 _PAGE_BYTES = 2**21
 _HOLES, _HOLES_PER_PAGE, _MOST_HOLES = 0.6, 0.25, 1.5
 #: Gradients of the head's matrix alive at a time, beside the one that is counted with the others:
@@ -125,9 +126,11 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     ]
     state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
     pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
+    is_even = not conditions.longest and not _is_packed(run)
+    share = _MOST_HOLES if is_even and pages else _HOLES + _HOLES_PER_PAGE * pages
     parts = run.training.accumulation
     gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
-    return MemoryEstimate((*rows, _holes(activation_rows, gradients, pages=pages)))
+    return MemoryEstimate((*rows, _holes(activation_rows, gradients, min(_MOST_HOLES, share))))
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
@@ -182,9 +185,8 @@ def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
     """A batch, and the masks of one in which no document sees another."""
     size = pass_of(run, conditions.longest)
     tokens = run.training.accumulation * size.sequences * max(size.encoder, size.decoder)
-    packed = isinstance(run.objective, SupervisedFineTuning) and run.objective.packed
     masks = 0
-    if packed or run.training.documents_apart:
+    if _is_packed(run) or run.training.documents_apart:
         width, n_layers = bytes_of(conditions.precision), sum(s.n_layers for s in run.model.stacks)
         masks = size.sequences * size.decoder**2 * (1 + width * n_layers)
     beside = " + sequences x T^2 x masks of all layers" if masks else ""
@@ -236,9 +238,12 @@ def _head_numbers(run: Run) -> int:
     return run.model.rows * run.model.d_model
 
 
-def _holes(activation_rows: list[MemoryRow], gradients: int, *, pages: int) -> MemoryRow:
+def _is_packed(run: Run) -> bool:
+    return isinstance(run.objective, SupervisedFineTuning) and run.objective.packed
+
+
+def _holes(activation_rows: list[MemoryRow], gradients: int, share: float) -> MemoryRow:
     """The holes in the heap; gradients come as activations go, and fill about half of them."""
-    share = min(_MOST_HOLES, _HOLES + _HOLES_PER_PAGE * pages)
     activations = sum(row.n_bytes for row in activation_rows)
     reused = min(gradients, int((1 + share) * activations)) // 2
     formula = f"{share} x activations (measured), less what gradients fill"
