@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from support.lightning_trainer import quiet_trainer
+
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 
 VOCAB = 32
@@ -85,16 +87,11 @@ def test_trainer_of_lightning_is_told_and_stopped(
             return torch.optim.AdamW(self.parameters(), lr=self.rate)
 
     def steps(rate: float) -> int:
-        trainer = lightning.Trainer(
+        trainer = quiet_trainer(
+            tmp_path,
+            [DiagnosisCallback("inner", action="stop", max_overhead=None)],
             max_steps=60,
             max_epochs=-1,
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=str(tmp_path),
-            callbacks=[DiagnosisCallback("inner", action="stop", max_overhead=None)],
         )
         trainer.fit(Module(rate), torch.utils.data.DataLoader(list(rows()), batch_size=8))
         return trainer.global_step

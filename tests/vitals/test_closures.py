@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.vitals import Watch, watch
 from support.foreign import Model, ids_of, loss_of, made
+from support.lightning_trainer import quiet_trainer
 from support.unharmed import Loop, Say, unharmed
 
 MAKE: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
@@ -120,16 +121,7 @@ def test_lightnings_closures_are_seen_in_their_own_update(tmp_path: Path) -> Non
             return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
     callback = VitalsCallback("inner", max_overhead=None, show=False)
-    trainer = lightning.Trainer(
-        max_steps=6,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=str(tmp_path),
-        callbacks=[callback],
-    )
+    trainer = quiet_trainer(tmp_path, [callback], max_steps=6)
     rows = torch.cat([ids_of(step) for step in range(6)])
     trainer.fit(Module(), torch.utils.data.DataLoader(list(rows), batch_size=4))
     seen = norms_seen(callback.watch)

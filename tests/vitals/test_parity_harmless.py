@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from pellucid.diagnosis import check, diagnose, history_of_watch
 from pellucid.vitals import Watch, watch
+from support.lightning_trainer import quiet_trainer
 from support.unharmed import Loop, Say, reports, unharmed
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
@@ -365,16 +366,7 @@ def test_lightning_goes_on(raising: bool, tmp_path: Path, monkeypatch: pytest.Mo
 
     def train(callbacks: list[Any]) -> nn.Module:
         module = Module()
-        trainer = lightning.Trainer(
-            max_steps=6,
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=str(tmp_path),
-            callbacks=callbacks,
-        )
+        trainer = quiet_trainer(tmp_path, callbacks, max_steps=6)
         ids = batch_of("gpt2", 0, rows=32)["input_ids"]
         trainer.fit(module, torch.utils.data.DataLoader(list(ids), batch_size=4))
         assert trainer.global_step == 6

@@ -15,6 +15,7 @@ from pellucid.vitals import Sign, Watch, watch
 from pellucid.vitals.anatomy import study
 from pellucid.vitals.attention_taps import AttentionTaps
 from pellucid.vitals.tape import Tape
+from support.lightning_trainer import quiet_trainer
 
 pytestmark = pytest.mark.parity
 
@@ -298,15 +299,8 @@ def test_lightning_is_watched(tmp_path: Path) -> None:
         lightning.seed_everything(0)
         callback = VitalsCallback(max_overhead=None, show=False)
         module = Module()
-        trainer = lightning.Trainer(
-            max_steps=16,
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            accumulate_grad_batches=2,
-            callbacks=[callback] if watched else [],
+        trainer = quiet_trainer(
+            tmp_path, [callback] if watched else [], max_steps=16, accumulate_grad_batches=2
         )
         trainer.fit(module, torch.utils.data.DataLoader(Rows(), batch_size=4))
         ends.append([t.clone() for t in module.state_dict().values()])

@@ -60,9 +60,13 @@ def in_turn(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
     return optimisers, update
 
 
-def watched(train: Train) -> Watch:
+def made_alike() -> nn.Module:
     torch.manual_seed(0)
-    model = made()
+    return made()
+
+
+def watched(train: Train) -> Watch:
+    model = made_alike()
     optimisers, update = train(model)
     with watch(model, optimisers, max_overhead=None) as w:
         for step in range(STEPS):
@@ -177,3 +181,30 @@ def test_gradients_are_those_of_their_update_though_weights_cannot_be_looked_at(
     assert set(w.guard.off) == {"updates of weights"}
     assert len(expected) > 1
     assert norms(w) == pytest.approx(expected)
+
+
+def still(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    """Weights that stay, and no dropout: gradients depend on batches alone."""
+    optimisers, update = in_turn(model.eval())
+    for optimiser in optimisers:
+        optimiser.param_groups[0]["lr"] = 0
+    return optimisers, update
+
+
+def growing(model: nn.Module) -> tuple[list[Optimizer], Callable[[int], None]]:
+    """The second optimiser takes up a weight after the first look."""
+    optimisers, update = still(model)
+    late = optimisers[1].param_groups[0]["params"].pop()
+
+    def grow_and_update(step: int) -> None:
+        if step == 2:
+            optimisers[1].add_param_group({"params": [late], "lr": 0})
+        update(step)
+
+    return optimisers, grow_and_update
+
+
+def test_weights_that_an_optimiser_takes_up_later_have_gradients_of_its_steps() -> None:
+    whole, grown = norms(watched(still)), norms(watched(growing))
+    assert grown[1] != pytest.approx(whole[1], rel=1e-5)  # the first optimiser's stood for it
+    assert grown[5] == pytest.approx(whole[5], rel=1e-5)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -276,7 +277,7 @@ def train_byte_pairs(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
+    feed(partial(inner.train_from_iterator, trainer=trainer), texts)
     return Tokenizer(inner)
 
 

@@ -7,6 +7,7 @@ Neither can spell every text: what is not in the vocabulary is the unknown token
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -31,7 +32,7 @@ def train_words(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size, special_tokens=_SPECIAL, show_progress=False
     )
-    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
+    feed(partial(inner.train_from_iterator, trainer=trainer), texts)
     return Tokenizer(inner)
 
 
@@ -54,7 +55,7 @@ def train_word_pieces(texts: Iterable[str], vocab_size: int, *, lowercase: bool)
         limit_alphabet=min(1000, (vocab_size - len(_SPECIAL)) // 2),
         show_progress=False,
     )
-    feed(lambda texts: inner.train_from_iterator(texts, trainer), texts)
+    feed(partial(inner.train_from_iterator, trainer=trainer), texts)
     return Tokenizer(inner)
 
 

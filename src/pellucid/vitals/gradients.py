@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from pellucid.vitals.anatomy import Anatomy, local
 from pellucid.vitals.step_signs import sample
 from pellucid.vitals.tape import Tape
+from pellucid.vitals.updates import groups_by_parameter
 
 #: A parameter's name, and its gradient, the part of it that this process has.
 _Named = list[tuple[str, Tensor]]
@@ -30,14 +31,7 @@ class Gradients:
 
     def __init__(self, anatomy: Anatomy, optimisers: Sequence[torch.optim.Optimizer]) -> None:
         self._anatomy = anatomy
-        self._owner = {
-            id(parameter): optimiser
-            for optimiser in optimisers
-            for group in optimiser.param_groups
-            for parameter in cast("list[nn.Parameter]", group["params"])
-        }
-        self._leader = optimisers[0] if optimisers else None
-        self._is_alone = len(optimisers) < 2
+        self._optimisers = tuple(optimisers)
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
         #: the samples of the look before, and whose they are
         self._last: tuple[list[str], Tensor] | None = None
@@ -55,6 +49,8 @@ class Gradients:
         self._numbers: list[Tensor] = []
         self._n_lacking = self._n_asked = 0
         self._is_half = False
+        several = len(self._optimisers) > 1
+        self._groups = groups_by_parameter(self._optimisers) if several else {}
 
     @torch.no_grad()
     def gather(self, optimiser: torch.optim.Optimizer | None, tape: Tape) -> None:
@@ -62,7 +58,7 @@ class Gradients:
         parameters = {
             name: parameter
             for name, parameter in self._anatomy.parameters.items()
-            if self._is_alone or self._owner.get(id(parameter), self._leader) is optimiser
+            if not self._groups or self._steps_in(optimiser, parameter)
         }
         lacking = [name for name, parameter in parameters.items() if parameter.grad is None]
         self._n_lacking += sum(self._takes_part(name) for name in lacking)
@@ -79,6 +75,11 @@ class Gradients:
         divisor = _divisor(optimiser)
         tape.guard("gradient.norm", self._take_norms, named, divisor)
         tape.guard("gradient.zeros", self._take_samples, named, divisor)
+
+    def _steps_in(self, optimiser: torch.optim.Optimizer | None, parameter: Tensor) -> bool:
+        """Whether it is this optimiser's: the first one has those that no optimiser moves."""
+        owner, _ = self._groups.get(id(parameter), (self._optimisers[0], {}))
+        return owner is optimiser
 
     def _take_norms(self, named: _Named, divisor: Tensor | None) -> None:
         # torch.nn.utils.get_total_norm, its norms of each tensor kept

@@ -92,7 +92,6 @@ class Judge:
             if self.counts_tokens:
                 self._of_tokens(step, value, mean, self.guessing)
         if self._window.is_full:
-            self._window.lowest = min(self._window.lowest, mean)
             self._judge("loss.rise", step, mean - self._window.lowest)
 
     def _of_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:

@@ -33,6 +33,8 @@ class LossWindow:
         mean = sum(self.losses) / len(self.losses) if math.isfinite(value) else value
         if self._near_zero_at is None and abs(mean) < _NEAR_ZERO:
             self._near_zero_at = self.updates
+        if self.is_full and math.isfinite(mean):
+            self.lowest = min(self.lowest, mean)
         return mean
 
     @property

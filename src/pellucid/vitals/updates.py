@@ -51,7 +51,7 @@ class Updates:
     @property
     def adaptive(self) -> bool:
         """Whether any matrix is moved by a step that divides by the gradient's own size."""
-        groups = self._groups()
+        groups = groups_by_parameter(self._optimisers)
         matrices = (self._anatomy.parameters[name] for name in self._anatomy.matrices)
         return any(is_adaptive(groups.get(id(matrix), _NO_GROUP)[1]) for matrix in matrices)
 
@@ -81,7 +81,7 @@ class Updates:
     def _steps(
         self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], tape: Tape
     ) -> None:
-        groups = self._groups()
+        groups = groups_by_parameter(self._optimisers)
         ratios: list[Tensor] = []
         by_sign: dict[str, dict[str, Tensor]] = {}
         for name, gradient in gradients.items():
@@ -98,15 +98,6 @@ class Updates:
         tape.put("update.ratio", lambda: torch.stack(ratios), tuple(gradients))
         for sign, values in by_sign.items():
             tape.put(sign, lambda values=values: torch.stack([*values.values()]), tuple(values))
-
-    def _groups(self) -> dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]]:
-        """Each parameter's optimiser and group, as they are now: both can be changed."""
-        return {
-            id(parameter): (optimiser, group)
-            for optimiser in self._optimisers
-            for group in optimiser.param_groups
-            for parameter in cast("list[nn.Parameter]", group["params"])
-        }
 
     def _sizes(self, weights: Mapping[str, Tensor], tape: Tape) -> None:
         weights_and_roots = [
@@ -150,6 +141,18 @@ def rate_of(optimisers: Sequence[torch.optim.Optimizer]) -> float | None:
     """The learning rate of the first group; None where it has none."""
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     return number_in(groups[0], "lr") if groups else None
+
+
+def groups_by_parameter(
+    optimisers: Sequence[torch.optim.Optimizer],
+) -> dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]]:
+    """Each parameter's optimiser and group, by its `id`, as they are now: both can be changed."""
+    return {
+        id(parameter): (optimiser, group)
+        for optimiser in optimisers
+        for group in optimiser.param_groups
+        for parameter in cast("list[nn.Parameter]", group["params"])
+    }
 
 
 def optimisers_of(given: Optimisers | None) -> tuple[torch.optim.Optimizer, ...]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, cast
 
 import torch
@@ -63,13 +62,8 @@ class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
             storage = tensor.untyped_storage()
             self._kept[address] = (storage, storage.clone())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        cast("Any", super()).__exit__(kind, error, trace)
+    def __exit__(self, *exception: Any) -> None:
+        cast("Any", super()).__exit__(*exception)
         for storage, saved in self._kept.values():
             if storage.nbytes() != saved.nbytes():
                 storage.resize_(saved.nbytes())
