@@ -24,12 +24,12 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.batches import IGNORED, TokenBatch
+from pellucid.data import Order, open_prepared
+from pellucid.evaluation.text import evaluate_tokens
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser, assemble_schedule
-from pellucid.runs.evaluation import evaluate_tokens
-from pellucid.runs.text import ready_text
-from pellucid.text import Order, open_prepared
+from pellucid.runs.prepare_text import ready_text
 from pellucid.training.step import update
 
 KINDS = ("softmax", "window", "linear", "memory", "frozen")

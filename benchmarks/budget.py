@@ -139,7 +139,7 @@ def figures(
     from pellucid.training.forecast import Forecast
     from pellucid.vitals import watcher
 
-    asked = overheard(importlib.import_module("pellucid.runs.budget"), "peak_memory")
+    asked = overheard(importlib.import_module("pellucid.runs.memory_budget"), "peak_memory")
     timed = overheard(importlib.import_module("pellucid.runs.train"), "expect_seconds")
     paces = overheard(Forecast, "add")
     moments: dict[str, float] = {}

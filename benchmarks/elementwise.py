@@ -29,7 +29,7 @@ from benchmarks.machine import header, write
 from benchmarks.train_table import machine_line
 from pellucid.cli.machine import settle
 from pellucid.model.dropout import dropout
-from pellucid.model.one_pass import in_one_pass
+from pellucid.model.fused_activations import in_one_pass
 from pellucid.native import ActivationName, Threads
 from pellucid.threads import threads
 
@@ -62,7 +62,7 @@ def by(number: Threads, name: ActivationName = "gelu_tanh") -> Callable[[Tensor]
         return made
 
     def both(x: Tensor) -> float:
-        with mock.patch("pellucid.model.one_pass.threads", return_value=number):
+        with mock.patch("pellucid.model.fused_activations.threads", return_value=number):
             return both_ways(in_c)(x)
 
     return both

@@ -20,11 +20,11 @@ import torch
 from benchmarks import machine
 from pellucid.checkpoints.huggingface import open_published
 from pellucid.generation import Sampling, continue_ids
+from pellucid.generation.cuda_graphs import graphed
 from pellucid.generation.decoding import decoder
-from pellucid.generation.graphs import graphed
 from pellucid.model import Weights, narrow
 from pellucid.native import huge_buffer, library
-from pellucid.runs.published import filled
+from pellucid.saved_runs.published import filled
 
 #: Of memory that is read: more than any cache holds.
 READ_BYTES = 2**28

@@ -28,11 +28,11 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid.batches import TokenBatch
+from pellucid.data import Order, PreparedText
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import find
-from pellucid.runs.text import ready_text
-from pellucid.text import Order, PreparedText
+from pellucid.runs.prepare_text import ready_text
 from pellucid.training.step import autocast
 
 HERE = Path(__file__).parent

@@ -15,9 +15,9 @@ from benchmarks.shapes import Shape
 from benchmarks.train_pellucid import Updates, job_of
 from benchmarks.worker import memory
 from pellucid import config
+from pellucid.data import Order
 from pellucid.model import assemble
-from pellucid.runs.text import ready_text
-from pellucid.text import Order
+from pellucid.runs.prepare_text import ready_text
 
 MEGABYTE = 10**6
 

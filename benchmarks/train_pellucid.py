@@ -33,10 +33,10 @@ from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser
 from pellucid.presets import find
-from pellucid.runs.compiling import compile_blocks
-from pellucid.runs.kernels import attend_by, choose_attention
-from pellucid.runs.plan import device_name, find_precision, has_native
+from pellucid.saved_runs.plan import device_name, find_precision, has_native
 from pellucid.training import Job, events
+from pellucid.training.attention_kernels import attend_by, choose_attention
+from pellucid.training.compile_blocks import compile_blocks
 from pellucid.training.meter import Meter
 from pellucid.training.randomness import seed_step
 from pellucid.training.step import autocast, to_device, update

@@ -160,7 +160,7 @@ def test_the_command_as_a_module_runs_nothing_of_the_working_folder(
 def test_a_reward_comes_first_and_what_lies_beside_it_last(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid.runs.rewards import _imported
+    from pellucid.tasks.rewards import _imported
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     (hostile / "statistics.py").write_text(f"open({str(hostile / 'ran')!r}, 'w')\n")

@@ -34,14 +34,14 @@ from pellucid.diagnosis import (
     check,
     history_of_watch,
 )
-from pellucid.diagnosis.of_run import facts_of
+from pellucid.diagnosis.history.run import facts_of
 from pellucid.presets import find
 from pellucid.vitals import watch
-from pellucid.vitals.judge import Judge
-from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.async_metrics import Column
+from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.rules import rules_of
-from pellucid.vitals.tape import Column
+from pellucid.vitals.verdicts import VerdictTracker
 
 Record = dict[str, Any]
 #: Batches that are handed to `check`, as somebody would hand over the first of a loader.
@@ -122,7 +122,7 @@ def _probe(t: Training) -> Probe | None:
     return Probe(lambda: t.logits(few), few.labels)
 
 
-def _listen(judge: Judge, told: list[Any]) -> None:
+def _listen(judge: VerdictTracker, told: list[Any]) -> None:
     """Keep what the judge is told."""
     read, rate = judge.read, judge.rate
 
@@ -211,7 +211,7 @@ def _points(points: list[list[float]], last: float) -> tuple[tuple[int, float], 
 
 
 def _judged(record: Record, last: float) -> dict[str, tuple[Reading, ...]]:
-    judge = Judge(rules_of(None))
+    judge = VerdictTracker(rules_of(None))
     judge.guessing = record["guessing"]
     judge.baselines = Baselines(*record["baselines"])
     judge.clip_norm = record["facts"]["clip_norm"]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pellucid.batches import IGNORED
-from pellucid.text.standard_library import standard_library_docs
+from pellucid.data.standard_library import standard_library_docs
 
 UNKNOWN, PAD, END, MASK = 0, 1, 2, 3
 _SPECIAL = 4

@@ -30,7 +30,7 @@ from benchmarks.diagnosis.setups import (
 from benchmarks.diagnosis.training import Training
 from pellucid import config
 from pellucid.diagnosis import declare
-from pellucid.model.adapt import add_lora
+from pellucid.model.trainable import add_lora
 
 _ALL: tuple[Arch, ...] = (*TUNED, *HELD_OUT)
 _Configure = Callable[[config.Run, Arch], config.Run]

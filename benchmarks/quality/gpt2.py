@@ -30,7 +30,7 @@ def gpt2(
     import transformers
 
     from pellucid import load
-    from pellucid.text import Order, open_prepared
+    from pellucid.data import Order, open_prepared
 
     ours = load(run)
     text = open_prepared(Path(run) / "text")
@@ -72,7 +72,7 @@ def gpt2(
 
 def held_out_of(ours: Any, text: Any, held_out: str | None) -> tuple[Any, int]:
     """The ids of a held-out text, made as `pellucid evaluate` makes them, and its bytes."""
-    from pellucid.text import Counts, Piped, Tally, encoded, read_pieces
+    from pellucid.data import Counts, Piped, Tally, encoded, read_pieces
 
     if held_out is None:
         return text.held_out.tokens, text.manifest.held_out.n_bytes
@@ -116,7 +116,7 @@ def total_nats(model: Any, tokens: Any, context_length: int) -> float:
     """Every token after the first once, in windows that do not overlap, in float32."""
     import torch
 
-    from pellucid.text import windows
+    from pellucid.data import windows
 
     model.eval()
     total = 0.0

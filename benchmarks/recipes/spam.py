@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from pellucid import runs
-from pellucid.runs.measures import classification_measures
+from pellucid.evaluation.metrics import classification_measures
 
 HERE = Path(__file__).parent
 COLUMNS = ("label=1", "text=2")

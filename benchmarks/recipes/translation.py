@@ -28,7 +28,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from pellucid import runs
 from pellucid.generation import Beams
-from pellucid.runs.tasks import Written
+from pellucid.tasks import Written
 
 DATE = "2026-11-21"
 #: Words in the source: from, and to.

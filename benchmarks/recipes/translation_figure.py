@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 from pellucid import runs
-from pellucid.examples import ChatTemplate, template_for
+from pellucid.data import ChatTemplate, template_for
 from pellucid.generation import encode
 from pellucid.model.attention import CrossAttention, MultiHeadAttention, split_heads
-from pellucid.text import Framing
+from pellucid.tokenizers import Framing
 
 CELL, LABELS, TOP, GAP, LEFT = 22, 92, 212, 56, 20
 STYLE = """

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from pellucid import config
+from pellucid.data import Order
 from pellucid.presets import find
-from pellucid.text import Order
 
 
 def part(name: str) -> Any:

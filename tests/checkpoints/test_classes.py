@@ -14,7 +14,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface import open_published, write_published
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
-from pellucid.runs.published import filled
+from pellucid.saved_runs.published import filled
 from support.classes import DECODER, ENCODER, NAMES
 
 BOTH = {"bert": ENCODER, "llama": DECODER}

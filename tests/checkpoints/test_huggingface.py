@@ -23,7 +23,7 @@ from pellucid.errors import CheckpointError
 from pellucid.model import assemble
 from pellucid.presets import PRESETS as NAMES
 from pellucid.presets import find
-from pellucid.runs.published import filled
+from pellucid.saved_runs.published import filled
 from support.models import BASE, with_attention, with_stack
 from support.published import ATTRIBUTES, VOCAB, change, config_of, ids, retensor, shard, write
 
@@ -471,7 +471,7 @@ _MEASURE = """if True:
     import json, sys, torch
     from pathlib import Path
     from pellucid.checkpoints.huggingface import open_published
-    from pellucid.runs.published import filled
+    from pellucid.saved_runs.published import filled
 
     def told(what):  # getrusage would tell of the parent, whose peak a child inherits
         lines = Path("/proc/self/status").read_text().splitlines()

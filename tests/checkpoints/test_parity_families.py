@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pellucid.checkpoints.huggingface import FAMILIES, open_published, write_published
 from pellucid.model import Transformer
-from pellucid.runs.published import filled
+from pellucid.saved_runs.published import filled
 from support.reference import CASES, EXACT, LENGTH, both, quiet, reference, says, token_ids
 
 pytestmark = [

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pellucid.checkpoints import write_folder, write_text
-from pellucid.disk import moving
-from pellucid.disk import partial as unfinished
+from pellucid.disk import rename
+from pellucid.disk import unfinished_folder as unfinished
 from pellucid.errors import CheckpointError
 
 
@@ -46,8 +46,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         def __getattr__(self, name: str) -> Any:
             return getattr(os, name)
 
-    monkeypatch.setattr(moving, "os", Windows())
-    for module in (moving, unfinished):
+    monkeypatch.setattr(rename, "os", Windows())
+    for module in (rename, unfinished):
         monkeypatch.setattr(module, "_WINDOWS", True)
     return synced
 
@@ -75,7 +75,7 @@ def test_a_file_that_somebody_reads_is_replaced_a_moment_later(
         really(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(moving.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(rename.time, "sleep", lambda seconds: None)
     write_text(tmp_path / "metrics.jsonl", "new")
     assert (tmp_path / "metrics.jsonl").read_text() == "new"
 
@@ -89,7 +89,7 @@ def test_a_file_that_is_never_let_go_is_named_and_stays_whole(
         raise PermissionError(13, "Access is denied", str(target))
 
     monkeypatch.setattr(os, "replace", replace)
-    monkeypatch.setattr(moving.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(rename.time, "sleep", lambda seconds: None)
     with pytest.raises(CheckpointError, match=r"latest could not be written: .*Access is denied"):
         write_text(tmp_path / "latest", "new")
     assert (tmp_path / "latest").read_text() == "old"

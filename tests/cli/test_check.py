@@ -16,7 +16,7 @@ from pellucid.config import run_to_toml
 from pellucid.model import assemble
 from pellucid.presets import find
 from pellucid.runs import RunFolder
-from pellucid.text import train_bytes
+from pellucid.tokenizers import train_bytes
 from support.faults import tiny
 
 

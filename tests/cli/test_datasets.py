@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.cli import datasets as verb
 from pellucid.cli import main
+from pellucid.cli.verbs import datasets as verb
 from pellucid.datasets import DATASETS, Dataset, Part
 from support.server import Server, serving
 from support.tiny import TEXT, TINY

@@ -12,11 +12,11 @@ import torch
 import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
+from pellucid.data import open_examples
 from pellucid.errors import ConfigError, RunError, TextError
-from pellucid.examples import open_examples
 from pellucid.free_memory import Free
 from pellucid.generation import Beams
-from pellucid.runs import room
+from pellucid.saved_runs import memory_check
 from support.pairs import train_pairs, words, write_pairs
 from support.tiny import TINY, write_text
 
@@ -167,7 +167,7 @@ def test_without_sacrebleu_nothing_is_written_first(
 def test_what_is_written_to_be_compared_has_to_fit_into_memory(
     run: runs.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "free_memory", lambda: Free(10**8, "this machine"))
+    monkeypatch.setattr(memory_check, "free_memory", lambda: Free(10**8, "this machine"))
     monkeypatch.setitem(sys.modules, "sacrebleu", None)  # with force it comes as far as this
     many = Beams(n_beams=99_999, max_new_tokens=2)
     with pytest.raises(RunError, match=r"writing this needs about .* lower --beams"):

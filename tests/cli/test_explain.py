@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pellucid
-from pellucid.cli.chapter import ink_for
-from pellucid.cli.pictures import ASCII, BLOCKS, WIDTH
+from pellucid.cli.output.chapter import ink_for
+from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH
 from pellucid.explain.chapters import CHAPTERS
 from support.kinds import write_bert_tokenizer, write_run
 

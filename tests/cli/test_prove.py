@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pellucid.cli import main
-from pellucid.cli.prove_on_alarm import Alarm
+from pellucid.cli.verbs.prove_on_alarm import Alarm
 from pellucid.training import Interrupts, StoppedNonFinite, Vitals
 from support.tiny import TINY, write_text
 
@@ -71,9 +71,9 @@ def test_alarm_is_given_once_a_sign_stays_sick() -> None:
 def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.cli.prove_on_alarm._LASTING", 1)
+    monkeypatch.setattr("pellucid.cli.verbs.prove_on_alarm._LASTING", 1)
     # how many looks so short a run can pay for depends on the machine
-    monkeypatch.setattr("pellucid.vitals.purse.Purse.pays", lambda *_: True)
+    monkeypatch.setattr("pellucid.vitals.overhead_budget.Purse.pays", lambda *_: True)
     settings = tiny("model.decoder.residual=NoResidual", "model.decoder.n_layers=4")
     text = write_text(tmp_path / "text")
     words = ["train", text, "--out", tmp_path / "run", "--steps", "12", "--json"]

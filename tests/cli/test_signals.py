@@ -59,7 +59,7 @@ def test_what_is_ignored_at_the_start_stays_ignored(monkeypatch: pytest.MonkeyPa
     def work(arguments: argparse.Namespace) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
-    monkeypatch.setattr(import_module("pellucid.cli.equations"), "call", work)
+    monkeypatch.setattr(import_module("pellucid.cli.verbs.equations"), "call", work)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert main(["equations"]) == 0

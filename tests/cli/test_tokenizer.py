@@ -9,7 +9,7 @@ import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
 from pellucid.cli import main
-from pellucid.text import Tokenizer, train_bytes
+from pellucid.tokenizers import Tokenizer, train_bytes
 from support.tiny import train_tiny
 
 TEXT = "The cat sat on the mat; the dog, too.\nThe  cats sit on lower mats.\n" * 12

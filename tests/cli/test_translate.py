@@ -11,7 +11,7 @@ import pytest
 
 import pellucid
 from pellucid import runs
-from pellucid.cli.outcome import Result, say_outcome
+from pellucid.cli.output.train_summary import Result, say_outcome
 from pellucid.training import Sampled
 from support.pairs import TINY_PAIR, train_pairs, words, write_pairs
 from support.tiny import train_tiny, write_text

@@ -16,7 +16,7 @@ import pytest
 
 import pellucid.runs.adapters
 import pellucid.runs.convert
-import pellucid.runs.imported
+import pellucid.runs.import_run
 import pellucid.runs.rebuild
 from pellucid.checkpoints import Checkpoint, Shelf
 from pellucid.cli import main
@@ -110,7 +110,7 @@ MOMENTS = {
         (training, "run_to_toml"),
     ],
     "branch": [(pellucid.runs.rebuild, "run_to_toml")],
-    "import": [(pellucid.runs.imported, "run_to_toml")],
+    "import": [(pellucid.runs.import_run, "run_to_toml")],
     "export": [(pellucid.runs.convert, "settings_for")],
 }
 ENDS = {

@@ -13,7 +13,7 @@ from pellucid.errors import PellucidError
 from pellucid.model import assemble, assemble_trained
 from pellucid.presets import PRESETS, find
 from pellucid.runs.build import with_vocabulary
-from pellucid.text.tokenizers import Tokenizer
+from pellucid.tokenizers.tokenizer import Tokenizer
 
 SMALL = "[model.decoder]\nn_layers = 1"
 

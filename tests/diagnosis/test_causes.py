@@ -18,7 +18,7 @@ from pellucid.diagnosis import (
     found,
     register,
 )
-from pellucid.diagnosis.of_run import facts_of
+from pellucid.diagnosis.history.run import facts_of
 from pellucid.errors import ConfigError
 from pellucid.presets import PRESETS
 from support.courses import GUESSING, UNIGRAM, but, curve, flat, healthy, sign

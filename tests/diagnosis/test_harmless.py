@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pellucid.diagnosis import Declared, History, causes, check, declare, diagnose, register
-from pellucid.diagnosis.history import Facts, Reading
+from pellucid.diagnosis.history.history import Facts, Reading
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.vitals import rules_of
 from support.foreign import VOCAB, ids_of, made

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.diagnosis import history_of_log, is_log, unsaid
-from pellucid.diagnosis.logs_rows import rows_in
+from pellucid.diagnosis.logs.parsers import rows_in
 from pellucid.errors import PellucidError
 from support.foreign_logs import (
     CONSOLES,

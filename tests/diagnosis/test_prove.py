@@ -12,13 +12,13 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, found, prove
-from pellucid.diagnosis.fork import Fork, Origin, run_fork
-from pellucid.diagnosis.fork_start import choose_start
-from pellucid.diagnosis.prescriptions import Prescription, patched
+from pellucid.diagnosis.fixes.propose import Prescription, patched
+from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
+from pellucid.diagnosis.proof.fork_start import choose_start
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, branch, read_events
-from pellucid.runs.choose import choose
-from pellucid.runs.load import read_config, read_plan
+from pellucid.runs.resolve_config import choose
+from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.training import Evaluated, Logged, StoppedNonFinite, Vitals
 from pellucid.vitals import watcher
 from support.tiny import TINY, write_text

@@ -12,44 +12,44 @@ from support.source import FILES, nodes
 
 #: What removes or replaces something, by where alone it may be called.
 REMOVERS = {
-    "disk/owned.py": {"unlink", "rmdir"},
-    "disk/moving.py": {"replace"},
+    "disk/removal.py": {"unlink", "rmdir"},
+    "disk/rename.py": {"replace"},
 }
 #: Private folders of the system's own naming, which take everything in them along at their end.
 SCRATCH = {
-    "diagnosis/fork.py",
+    "diagnosis/proof/fork.py",
     "native/compile.py",
-    "runs/evaluate_rows.py",
+    "runs/evaluate_examples.py",
     "runs/kills.py",
     "runs/verify.py",
     "training/guard.py",  # a traceback, kept for the user
 }
 #: Everything that writes without the room `disk`, and why that can reach nothing of the user's.
 WRITERS = {
-    "disk/owned.py": "the mark, into a folder that was just made or that has one",
-    "disk/writing.py": "into an unfinished folder of ours",
+    "disk/removal.py": "the mark, into a folder that was just made or that has one",
+    "disk/atomic_write.py": "into an unfinished folder of ours",
     "disk/outputs.py": "into a pipe or a device",
     "checkpoints/files.py": "into an unfinished folder of ours",
     "checkpoints/huggingface/adapter.py": "into an unfinished folder of ours",
     "checkpoints/huggingface/adapter_config.py": "into an unfinished folder of ours",
     "checkpoints/huggingface/write.py": "into an unfinished folder of ours",
     "datasets/download.py": "into an unfinished folder of ours",
-    "examples/store.py": "into an unfinished folder of ours",
-    "text/cache.py": "into an unfinished folder of ours",
-    "text/shards.py": "into an unfinished folder of ours",
-    "text/writing.py": "into an unfinished folder of ours",
+    "data/store.py": "into an unfinished folder of ours",
+    "data/cache.py": "into an unfinished folder of ours",
+    "data/shards.py": "into an unfinished folder of ours",
+    "data/array_writer.py": "into an unfinished folder of ours",
     "runs/convert.py": "into an unfinished folder of ours",
-    "runs/imported.py": "into an unfinished folder of ours",
-    "runs/rows.py": "into an unfinished folder of ours",
+    "runs/import_run.py": "into an unfinished folder of ours",
+    "runs/prepare_examples.py": "into an unfinished folder of ours",
     "runs/kills.py": "into a private folder",
     "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
     "training/loop.py": "into an unfinished folder of ours",
-    "diagnosis/fork.py": "into a private folder",
-    "runs/folder.py": "`.lock-owner.json` in the folder of a run",
-    "runs/records.py": "at the end of a run's `metrics.jsonl`",
+    "diagnosis/proof/fork.py": "into a private folder",
+    "saved_runs/folder.py": "`.lock-owner.json` in the folder of a run",
+    "saved_runs/records.py": "at the end of a run's `metrics.jsonl`",
     "vitals/logs.py": "at the end of the file that the user named",
     "vitals/huggingface.py": "a file of ours in a checkpoint that the trainer has just made",
-    "cli/embed.py": "into memory",
+    "cli/verbs/embed.py": "into memory",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.disk import Held, Partial, clear, is_free, new_folder, remove, sweep, write_folder
 from pellucid.disk import write_bytes as write_file
-from pellucid.disk.owned import LOCK, MARK
+from pellucid.disk.removal import LOCK, MARK
 
 FILES = ("weights", "text/*.npy")
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pellucid.display import NotebookPanel, Panel, PlainLines, display_for, folded
 from pellucid.display import panel as panel_file
-from pellucid.display.names import KNOWN, measured
+from pellucid.display.metric_labels import KNOWN, measured
 from pellucid.training import Event, StepFinished, events
 from support.events import (
     EVALUATED,

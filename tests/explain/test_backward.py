@@ -13,10 +13,10 @@ from torch import Tensor, nn
 import pellucid
 from pellucid import config
 from pellucid.explain import Trace, gradients, trace
-from pellucid.explain.chapter import Place
+from pellucid.explain.backward_segments import Stretch, trained, walk
+from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, tell
-from pellucid.explain.ends import loss_of
-from pellucid.explain.stretches import Stretch, trained, walk
+from pellucid.explain.outputs import loss_of
 from pellucid.maths import linear_head_grads
 from pellucid.model import Transformer, assemble_trained
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack

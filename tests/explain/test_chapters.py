@@ -14,7 +14,7 @@ import pellucid
 from pellucid import config
 from pellucid.explain import Trace
 from pellucid.explain.addresses import pointed
-from pellucid.explain.chapter import Chapter, Matrix, Place, Tokens
+from pellucid.explain.chapter_types import Chapter, Matrix, Place, Tokens
 from pellucid.explain.chapters import CHAPTERS, tell
 from pellucid.explain.expressions import Apply, Expression, Number, Vector
 from pellucid.model import assemble, assemble_trained

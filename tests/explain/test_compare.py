@@ -10,9 +10,9 @@ import torch
 import pellucid
 from pellucid.cli import main
 from pellucid.explain import Trace
-from pellucid.explain.chapter import Matrix, Place, Table
+from pellucid.explain.chapter_types import Matrix, Place, Table
 from pellucid.explain.chapters import tell
-from pellucid.explain.comparing import Comparison
+from pellucid.explain.trace_comparison import Comparison
 from support.tiny import TINY, write_text
 
 SENTENCE = "the fox sat"

@@ -17,11 +17,11 @@ from pellucid.checkpoints import load
 from pellucid.cli import main
 from pellucid.errors import PellucidError, RunError
 from pellucid.explain import Trace
-from pellucid.explain.chapter import Chapter, Film, Frames, Place
+from pellucid.explain.chapter_types import Chapter, Film, Frames, Place
 from pellucid.explain.chapters import tell
-from pellucid.explain.filming import is_due
-from pellucid.explain.films import Reel
-from pellucid.explain.snapshots import Snapshot, snapshot_of
+from pellucid.explain.films.capture import Snapshot, snapshot_of
+from pellucid.explain.films.recorder import is_due
+from pellucid.explain.films.store import Reel
 from pellucid.runs import RunFolder
 from pellucid.training import Interrupts, StepFinished
 from support.models import build, with_stack

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import pellucid
 from pellucid.explain import Trace
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, tell
-from pellucid.text import settings_for, train_bytes
+from pellucid.tokenizers import settings_for, train_bytes
 
 pytestmark = pytest.mark.parity
 

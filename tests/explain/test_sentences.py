@@ -14,22 +14,17 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.explain.ablation import change
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import tell
 from pellucid.explain.chapters.heads import repeats
 from pellucid.explain.expressions import Apply, Number, Vector, value
-from pellucid.explain.receipts.making import magnitude, source_of
+from pellucid.explain.receipt_text import spelled
+from pellucid.explain.receipts.builder import magnitude, source_of
 from pellucid.explain.sentence import Spelling, _unread  # pyright: ignore[reportPrivateUsage]
-from pellucid.explain.spelling import spelled
 from pellucid.model.scores import scores_of
-from pellucid.text import (
-    Tokenizer,
-    llama2c_tokenizer_from,
-    tokenizer_from,
-    train_bytes,
-)
-from pellucid.text.tokenizers import train_characters
-from pellucid.text.unread import unread
+from pellucid.tokenizers import Tokenizer, llama2c_tokenizer_from, tokenizer_from, train_bytes
+from pellucid.tokenizers.coverage import unread
+from pellucid.tokenizers.tokenizer import train_characters
 from support.models import BASE, build, random_ids
 
 

@@ -12,10 +12,10 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.explain import Trace, trace
-from pellucid.explain.chapter import Chapter, Place
+from pellucid.explain.chapter_types import Chapter, Place
 from pellucid.explain.chapters import CHAPTERS, tell
 from pellucid.explain.norms import leaks
-from pellucid.explain.updating import left_out
+from pellucid.explain.optimiser_step import left_out
 from pellucid.model import assemble
 from support.models import BASE, ENCODERS, VARIANTS, build, random_ids, with_attention, with_stack
 from support.tiny import TINY

@@ -36,7 +36,7 @@ def test_each_address_holds_what_is_listed_and_torch_was_asked_for_it(name: str)
     found = traced(model)
     listed = found.addresses()
     assert {at: tuple(found[at].shape) for at in listed} == listed
-    seen = Heard(model)
+    seen = BlockRecord(model)
     with Witness() as witness, seen:
         logits = forward(found)
     assert torch.equal(found["logits" if model.has_head else "final_norm"], logits)
@@ -91,7 +91,7 @@ def _close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-class Heard:
+class BlockRecord:
     """What hooks hear of the parts of a model, by the address it has in a trace."""
 
     def __init__(self, model: Transformer) -> None:

@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.generation import Beams, Reader, Sampling, beam_search_ids, continue_tokens
 from pellucid.generation.decoding import decoder
 from pellucid.model import Transformer, Weights, narrow
-from pellucid.model.adapt import add_lora, merge
+from pellucid.model.trainable import add_lora, merge
 from support.models import BASE, PAIRS, VARIANTS, build, random_ids, with_stack
 
 pytestmark = pytest.mark.usefixtures("native")

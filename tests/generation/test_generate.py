@@ -17,10 +17,10 @@ from pellucid.generation import (
     generate,
     stream,
 )
-from pellucid.generation.reading import window_start
+from pellucid.generation.incremental import window_start
 from pellucid.model import Transformer
-from pellucid.text import Tokenizer
-from pellucid.text.tokenizers import train_byte_pairs, train_bytes, train_characters
+from pellucid.tokenizers import Tokenizer
+from pellucid.tokenizers.tokenizer import train_byte_pairs, train_bytes, train_characters
 from support.generation import Scripted
 from support.models import BASE, VARIANTS, build, random_ids
 

@@ -15,7 +15,7 @@ import pellucid
 from pellucid import config
 from pellucid.generation import Beams, Sampling, beam_search_ids, continue_tokens, encode
 from pellucid.model import Transformer, assemble
-from pellucid.text import Framing
+from pellucid.tokenizers import Framing
 from support.kinds import write_bert_tokenizer
 from support.models import BASE
 from support.reference import both, quiet

@@ -11,7 +11,7 @@ import pytest
 import pellucid
 from pellucid import maths
 from pellucid.generation import Sampling
-from pellucid.maths import door
+from pellucid.maths.door import equation
 from support.models import VARIANTS, build, random_ids
 from support.objectives import CASES, gradients
 from support.source import FILES, nodes
@@ -50,7 +50,7 @@ def shut(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("somebody went through the door")
 
-    monkeypatch.setattr(door, "enter", refuse)
+    monkeypatch.setattr(equation, "enter", refuse)
 
 
 @pytest.mark.usefixtures("shut")

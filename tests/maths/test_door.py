@@ -17,7 +17,7 @@ import torch
 
 from pellucid import maths
 from pellucid.errors import MathsError
-from pellucid.maths.kinds import Floats, Number, Truths, Wholes
+from pellucid.maths.door.kinds import Floats, Number, Truths, Wholes
 from support.door import (
     NAMES,
     answer,

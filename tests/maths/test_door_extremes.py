@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid import maths
-from pellucid.maths.kinds import Floats
+from pellucid.maths.door.kinds import Floats
 from support.door import (
     answer,
     array_arguments,

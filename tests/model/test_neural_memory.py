@@ -21,7 +21,7 @@ from pellucid.model import (
     assemble,
     look,
 )
-from pellucid.model.memory_writing import Gates, MemoryState, through_text
+from pellucid.model.neural_memory_update import Gates, MemoryState, through_text
 from pellucid.optim import assemble_optimiser, gate
 from support.models import BASE, VARIANTS, build, random_ids, with_stack
 

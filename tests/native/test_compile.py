@@ -184,7 +184,7 @@ def test_nothing_is_loaded_from_a_folder_that_others_can_write_to(
     plant = planted(source, folder)
     assert result(source) == 8, "the plant would work"
     forget()
-    monkeypatch.setattr("pellucid.places._group_of_one", lambda group: False)
+    monkeypatch.setattr("pellucid.cache_dir._group_of_one", lambda group: False)
     (folder if which == "the folder" else folder.parent).chmod(mode)
     assert result(source) == 7
     assert "other users can write to" in caplog.text

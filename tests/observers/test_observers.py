@@ -16,7 +16,7 @@ from pellucid.cli import main
 from pellucid.cli.main import parser
 from pellucid.errors import ConfigError, RunError
 from pellucid.observers import OBSERVERS, TensorBoard, observer_for
-from pellucid.observers.numbers import numbers_of
+from pellucid.observers.metrics import numbers_of
 from pellucid.runs import read_events
 from pellucid.training import events
 from support.events import PAIRS, STARTED, WHOLE, logged, logged_pairs

@@ -11,6 +11,7 @@ import torch
 import pellucid.presets
 from pellucid import config
 from pellucid.counting import parameter_count
+from pellucid.data import Order
 from pellucid.errors import ConfigError
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
@@ -25,7 +26,6 @@ from pellucid.presets import (
     find,
     find_goal,
 )
-from pellucid.text import Order
 from pellucid.training.step import update
 
 #: What the released checkpoints hold; BERT's without the head for the next sentence.

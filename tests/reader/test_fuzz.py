@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from pellucid.config import decode
 from pellucid.config.plan import Plan
-from pellucid.diagnosis.logs_tensorboard import scalars_of
+from pellucid.diagnosis.logs.tensorboard import scalars_of
 from pellucid.errors import PellucidError
 from pellucid.reader import csv_rows, parse_json, parse_tensors, parse_tokenizer, parse_toml
 from support.foreign_logs import event_file

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.counting import parameter_count
-from pellucid.runs.choose import choose
+from pellucid.runs.resolve_config import choose
 from support.tiny import TEXT
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 import pellucid
 from pellucid import config, runs
-from pellucid.examples import open_examples
+from pellucid.data import open_examples
 from pellucid.generation import Beams, Sampling
-from pellucid.runs.tasks import Given, Task, assemble_task
+from pellucid.tasks import Task, TaskInputs, assemble_task
 from pellucid.training import to_device
 from support.pairs import train_pairs, words, write_pairs
 
@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
 def task_of(run: runs.Run) -> Task:
     folder = runs.RunFolder(run.folder)
     return assemble_task(
-        Given(
+        TaskInputs(
             run=run.config,
             folder=folder,
             model=run.model,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import pellucid
+from pellucid.data import split, standard_library_docs
 from pellucid.presets import find
 from pellucid.runs import RunFolder, verify_resume
-from pellucid.text import split, standard_library_docs
 from support.ngram import held_out_bits_per_byte
 
 # one process for all of them: each that takes a part trains anew

@@ -18,10 +18,10 @@ from pellucid.checkpoints import load
 from pellucid.errors import ConfigError, Interrupted, NonFiniteError
 from pellucid.objectives import asked
 from pellucid.runs import RunFolder, read_events, verify_resume
-from pellucid.runs.data import open_data
-from pellucid.runs.tasks import Given
-from pellucid.runs.tasks.references import reference_of
+from pellucid.runs.prepare import open_data
 from pellucid.runs.verify import resume_until
+from pellucid.tasks import TaskInputs
+from pellucid.tasks.reference import reference_of
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -142,7 +142,7 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
 ) -> None:
     run = tune(tmp_path / "run", "dpo", base, file, steps=2, lora=lora)
     folder = RunFolder(run.folder)
-    given = Given(
+    given = TaskInputs(
         run=run.config,
         folder=folder,
         model=run.model,

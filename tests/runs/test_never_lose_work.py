@@ -272,7 +272,7 @@ def test_a_run_in_use_is_locked_and_a_dead_owner_is_not_in_the_way(
 
 
 def test_default_folders_never_collide(tmp_path: Path) -> None:
-    from pellucid.runs.folder import preparing
+    from pellucid.saved_runs.folder import preparing
 
     with ExitStack() as stack:
         begun = [

@@ -16,7 +16,7 @@ from pellucid.config import run_to_toml
 from pellucid.model import assemble
 from pellucid.presets import find
 from pellucid.runs import RunFolder, classify, export_run, import_model, load
-from pellucid.text import Tokenizer, train_bytes
+from pellucid.tokenizers import Tokenizer, train_bytes
 from support.classes import DECODER, ENCODER
 from support.kinds import write_bert_tokenizer
 from support.reference import quiet

@@ -24,14 +24,14 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.evaluation.text import evaluate_tokens
 from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
 from pellucid.runs import RunFolder, attach, build, read_events
 from pellucid.runs.build import Seconds
-from pellucid.runs.evaluation import evaluate_tokens
-from pellucid.runs.load import fill
-from pellucid.runs.plan import count_steps, find_device
+from pellucid.saved_runs.load import fill
+from pellucid.saved_runs.plan import count_steps, find_device
 from pellucid.training import Evaluated, Started
 from support.tiny import TINY, train_tiny, write_text
 
@@ -126,7 +126,7 @@ def test_attach_follows_a_run_while_it_is_written(trained: Path, tmp_path: Path)
 
 
 def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -> None:
-    from pellucid.runs.choose import Length, choose
+    from pellucid.runs.resolve_config import Length, choose
 
     file = tmp_path / "small.toml"
     file.write_text('base = "gpt2"\nseed = 5\n[model]\nd_model = 96\n')
@@ -146,7 +146,7 @@ def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["bert-base", "t5-small", "gpt2"])
 def test_the_config_of_a_run_stands_by_itself(tmp_path: Path, name: str) -> None:
     from pellucid.config import run_to_toml
-    from pellucid.runs.choose import choose
+    from pellucid.runs.resolve_config import choose
 
     file = tmp_path / "config.toml"
     file.write_text(run_to_toml(find(name)))
@@ -154,7 +154,7 @@ def test_the_config_of_a_run_stands_by_itself(tmp_path: Path, name: str) -> None
 
 
 def test_an_encoder_alone_is_laid_over_a_decoder_by_saying_so(tmp_path: Path) -> None:
-    from pellucid.runs.choose import choose
+    from pellucid.runs.resolve_config import choose
 
     nano = find("nano")
     encoder = '[model]\ndecoder = "none"\n' + tomli_w.dumps(

@@ -22,8 +22,8 @@ from pellucid.checkpoints import load, save
 from pellucid.cli.main import main
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.runs import RunFolder, read_events
-from pellucid.runs.place import find_place
-from pellucid.runs.records import cut_after
+from pellucid.runs.resume_point import find_place
+from pellucid.saved_runs.records import cut_after
 from pellucid.training import (
     CheckpointSaved,
     Drifted,

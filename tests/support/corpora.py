@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.text import Document, Parts, Side, Split, Tokenizer, pieces_of
+from pellucid.data import Document, Parts, Side, Split, pieces_of
+from pellucid.tokenizers import Tokenizer
 
 
 def side_of(documents: Sequence[Document]) -> Side:

@@ -16,8 +16,8 @@ import torch
 
 from pellucid import maths
 from pellucid.errors import MathsError
-from pellucid.maths.door import DECLARED, Equation
-from pellucid.maths.kinds import Either, Floats, Truths, Wholes
+from pellucid.maths.door.equation import DECLARED, Equation
+from pellucid.maths.door.kinds import Either, Floats, Truths, Wholes
 from support.table import NUMBERS, ROWS
 
 NAMES = tuple(maths.__all__)

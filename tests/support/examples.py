@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pellucid.examples import Examples, Ragged
+from pellucid.data import Examples, Ragged
 
 
 @dataclass(frozen=True)

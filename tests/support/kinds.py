@@ -11,7 +11,7 @@ from pellucid.config import run_to_toml
 from pellucid.model import assemble
 from pellucid.presets import find
 from pellucid.runs import RunFolder
-from pellucid.text import Tokenizer, tokenizer_from
+from pellucid.tokenizers import Tokenizer, tokenizer_from
 from support.models import BASE
 
 _TEXT = "the capital of france is paris a cat sat on mat dog runs home now . , ##s ##ing"

@@ -15,7 +15,7 @@ from pellucid.checkpoints.huggingface import FAMILIES, write_published
 from pellucid.checkpoints.huggingface.attributes import read_attributes
 from pellucid.checkpoints.huggingface.family import Found
 from pellucid.model import Transformer, assemble
-from pellucid.text import settings_for, train_bytes
+from pellucid.tokenizers import settings_for, train_bytes
 
 VOCAB = 300
 _WIDTHS: dict[str, Any] = {

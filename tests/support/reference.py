@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
-from pellucid.runs.published import filled
+from pellucid.saved_runs.published import filled
 
 #: Longer than any window and any original context below.
 LENGTH = 32

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pellucid.config.rows import Rows
-from pellucid.examples import (
+from pellucid.config.corpora import Rows
+from pellucid.data import (
     Census,
     Example,
+    Piped,
     Row,
     assemble_columns,
     assemble_form,
@@ -17,7 +18,7 @@ from pellucid.examples import (
     assemble_template,
     encoded,
 )
-from pellucid.text import Piped, Tokenizer, train_bytes
+from pellucid.tokenizers import Tokenizer, train_bytes
 
 TOKENIZER = train_bytes()
 

@@ -18,9 +18,9 @@ from pellucid.model.scores import gather
 from pellucid.typed import named_modules
 from pellucid.vitals import Scored, by_logsumexp, by_rows, normalised, of_scores
 from pellucid.vitals import attention as room
-from pellucid.vitals.anatomy import study
-from pellucid.vitals.attention_taps import AttentionTaps
-from pellucid.vitals.tape import Tape
+from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.model_parts import study
+from pellucid.vitals.taps.attention import AttentionTaps
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, random_ids, with_attention
 
 

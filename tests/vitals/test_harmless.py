@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from pellucid.diagnosis import diagnose, history_of_watch
 from pellucid.errors import ConfigError
-from pellucid.vitals import Judge, Probe, Watch, rules_of, watch
-from pellucid.vitals.tape import Tape
+from pellucid.vitals import Probe, VerdictTracker, Watch, rules_of, watch
+from pellucid.vitals.async_metrics import Tape
 from support.foreign import VOCAB, Model, ids_of, made
 from support.unharmed import STEPS, Loop, Say, all_of, reports, unharmed
 
@@ -382,9 +382,9 @@ def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> Non
 
 @pytest.mark.parametrize("id", sampled(rules_of(), 5))
 def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
-    real = Judge._word
+    real = VerdictTracker._word
 
-    def word(self: Judge, this: str, *rest: Any) -> None:
+    def word(self: VerdictTracker, this: str, *rest: Any) -> None:
         return boom() if this == id else real(self, this, *rest)
 
     def begin(loop: Loop) -> Watch:
@@ -394,7 +394,7 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
         return w
 
     with pytest.MonkeyPatch.context() as patch, reports() as lines:
-        patch.setattr(Judge, "_word", word)
+        patch.setattr(VerdictTracker, "_word", word)
         w = unharmed(Loop, begin)
     assert set(w.guard.off) == {id}
     assert len(lines) == 1
@@ -402,32 +402,32 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
 
 
 INSIDE = [
-    "pellucid.vitals.watching.study",
-    "pellucid.vitals.watching.parts_of",
-    "pellucid.vitals.watching.Rounds.begin",
-    "pellucid.vitals.watching.Capture.attach",
-    "pellucid.vitals.watching.Clearing.attach",
-    "pellucid.vitals.watching.Clearing.stepped",
+    "pellucid.vitals.watcher.study",
+    "pellucid.vitals.watcher.parts_of",
+    "pellucid.vitals.watcher.Rounds.begin",
+    "pellucid.vitals.watcher.Capture.attach",
+    "pellucid.vitals.watcher.Clearing.attach",
+    "pellucid.vitals.watcher.Clearing.stepped",
     "pellucid.vitals.logs.numbers",
-    "pellucid.vitals.known.missing",
+    "pellucid.vitals.watch_report.missing",
     "pellucid.vitals.probe.at_rest",
     "pellucid.vitals.probe.Looking.look",
     "pellucid.vitals.probe.Looking.glance",
-    "pellucid.vitals.attention_taps._listened_to",
-    "pellucid.vitals.attention_taps.fused_call",
-    "pellucid.vitals.stream_taps._StreamMeasurements.block",
-    "pellucid.vitals.stream_taps.mean_cosine",
-    "pellucid.vitals.stream_taps._wide",
+    "pellucid.vitals.taps.attention._listened_to",
+    "pellucid.vitals.taps.attention.fused_call",
+    "pellucid.vitals.taps.stream._StreamMeasurements.block",
+    "pellucid.vitals.taps.stream.mean_cosine",
+    "pellucid.vitals.taps.stream._wide",
     "pellucid.vitals.predictions._of_each",
-    "pellucid.vitals.updates.sample",
-    "pellucid.vitals.updates.Updates.after",
-    "pellucid.vitals.capture.Capture._keep",
-    "pellucid.vitals.capture.Capture._hear_output",
-    "pellucid.vitals.losses.Losses.put",
-    "pellucid.vitals.tape.Tape._send",
-    "pellucid.vitals.tape.Tape.read",
-    "pellucid.vitals.judge.Judge.read",
-    "pellucid.vitals.judge.taken",
+    "pellucid.vitals.update_sizes.sample",
+    "pellucid.vitals.update_sizes.Updates.after",
+    "pellucid.vitals.taps.first_batch.Capture._keep",
+    "pellucid.vitals.taps.first_batch.Capture._hear_output",
+    "pellucid.vitals.part_losses.Losses.put",
+    "pellucid.vitals.async_metrics.Tape._send",
+    "pellucid.vitals.async_metrics.Tape.read",
+    "pellucid.vitals.verdicts.Judge.read",
+    "pellucid.vitals.verdicts.taken",
     "pellucid.vitals.rules.Rule.word",
     "pellucid.vitals.record.Series.add",
 ]

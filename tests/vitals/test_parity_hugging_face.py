@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import Sign, Watch, watch
-from pellucid.vitals.anatomy import study
-from pellucid.vitals.attention_taps import AttentionTaps
-from pellucid.vitals.tape import Tape
+from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.model_parts import study
+from pellucid.vitals.taps.attention import AttentionTaps
 from support.lightning_trainer import quiet_trainer
 
 pytestmark = pytest.mark.parity

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.maths import forward_kl, reverse_kl
-from pellucid.vitals.anatomy import study
-from pellucid.vitals.job_rows import probe_of
+from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.model_parts import study
 from pellucid.vitals.predictions import Predicted, error_norm
 from pellucid.vitals.probe import Looking, places_of
-from pellucid.vitals.tape import Tape
+from pellucid.vitals.probe_rows import probe_of
 from support.models import VARIANTS, build, random_ids
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pellucid.vitals.capture import repetitive
+from pellucid.vitals.taps.first_batch import repetitive
 
 TIME = 64
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.vitals import Judge, Rule, rules_of, watch
-from pellucid.vitals.tape import Column
+from pellucid.vitals import Rule, VerdictTracker, rules_of, watch
+from pellucid.vitals.async_metrics import Column
 from support.foreign import adam, ids_of, loss_of, made
 
 PAGE = (Path(__file__).parents[2] / "docs" / "vitals.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_why_says_the_limit_that_was_passed() -> None:
     assert ratio.why("sick", math.nan).startswith("not finite: how far")
 
 
-def scores(judge: Judge, values: list[float], every: int = 25) -> str:
+def scores(judge: VerdictTracker, values: list[float], every: int = 25) -> str:
     for i, value in enumerate(values, start=1):
         judge.read(i * every, [(Column("attention.max_logit", ("head",)), [value])])
     return judge.signs["attention.heading_for"].word
@@ -47,10 +47,10 @@ def test_scores_that_grow_on_are_told_before_they_are_large_and_others_are_not()
     faster = [i**2 / 4 for i in range(1, 15)]
     level = [40 * (1 - math.exp(-i / 3)) for i in range(1, 40)]
     young = [0.2 * 1.3**i for i in range(1, 18)]
-    assert scores(Judge(rules_of()), line) == "calm"  # 44: it heads for 88
-    assert scores(Judge(rules_of()), faster) == "watch"  # 49, and heads for more than 100
-    assert scores(Judge(rules_of()), level) == "calm"
-    assert scores(Judge(rules_of()), young) == "calm"
+    assert scores(VerdictTracker(rules_of()), line) == "calm"  # 44: it heads for 88
+    assert scores(VerdictTracker(rules_of()), faster) == "watch"  # 49, and heads for more than 100
+    assert scores(VerdictTracker(rules_of()), level) == "calm"
+    assert scores(VerdictTracker(rules_of()), young) == "calm"
 
 
 def test_a_sick_reading_is_looked_at_again_before_the_next_look_is_due() -> None:
@@ -119,7 +119,7 @@ def test_a_part_that_the_model_never_goes_through_lacks_no_gradient() -> None:
 
 
 def certain(loss: float, *, first: float | None = None, updates: int = 5) -> str:
-    judge = Judge(rules_of())
+    judge = VerdictTracker(rules_of())
     judge.guessing = math.log(1000)
     for step in range(1, updates + 1):
         judge.loss(step, loss if step > 1 or first is None else first)
@@ -137,7 +137,7 @@ def test_a_guess_that_is_all_right_after_a_few_updates_is_too_good_to_be_solved(
 
 
 def same(losses: list[float]) -> str:
-    judge = Judge(rules_of())
+    judge = VerdictTracker(rules_of())
     for step, loss in enumerate(losses, start=1):
         judge.loss(step, loss)
         judge.read(step, [(Column("reference.same", ("",)), [1.0])])

@@ -172,7 +172,7 @@ def test_gradients_are_those_of_their_update_though_weights_cannot_be_looked_at(
     def fail(*_: object) -> None:
         raise RuntimeError("weights cannot be looked at")
 
-    monkeypatch.setattr("pellucid.vitals.updates.Updates.begin", fail)
+    monkeypatch.setattr("pellucid.vitals.update_sizes.Updates.begin", fail)
     model = made()
     optimisers, update = together(model)
     with watch(model, optimisers, max_overhead=None) as w:

@@ -181,7 +181,7 @@ def test_too_many_at_once_are_told_to_wait(
 def test_a_question_that_was_taken_back_stops_its_work(
     session: Session, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid.web.stopping import look
+    from pellucid.web.cancellation import look
 
     working, ended = threading.Event(), threading.Event()
 

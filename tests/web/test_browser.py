@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from pellucid.explain import trace
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS
 from pellucid.web import Reading, Session, one_page
 from pellucid.web.notebook import framed

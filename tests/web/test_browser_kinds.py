@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pellucid.explain import trace
-from pellucid.text import settings_for, train_bytes
+from pellucid.tokenizers import settings_for, train_bytes
 from pellucid.web import Session, open_session
 from support.browsing import Open, opening, served, settled
 from support.kinds import write_bert_tokenizer, write_run

@@ -15,15 +15,15 @@ import torch
 import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.model import assemble
 from pellucid.web import Session
 from pellucid.web.assets import files
-from pellucid.web.book import AllChapters
-from pellucid.web.packing import LARGEST_ANSWER, chapter_of
-from pellucid.web.reading import Traced
-from pellucid.web.told import Attention
-from pellucid.web.views import backward, overview, prediction, thumbnails_of
+from pellucid.web.chapter_index import AllChapters
+from pellucid.web.json_payload import LARGEST_ANSWER, chapter_of
+from pellucid.web.page_state import backward, overview, prediction, thumbnails_of
+from pellucid.web.sentence_view import Traced
+from pellucid.web.trace_protocol import Attention
 from support.models import BASE, random_ids
 from support.traced import MODELS, traced
 

@@ -14,7 +14,7 @@ import pytest
 
 from pellucid.cli import main
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.web import OnePage, Reading, Session, ask_of, one_page, write_page
 from pellucid.web.assets import files
 from pellucid.web.notebook import framed

@@ -15,10 +15,10 @@ import torch
 import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import trace
-from pellucid.explain.chapter import Chapter, Matrix, Place
+from pellucid.explain.chapter_types import Chapter, Matrix, Place
 from pellucid.web import Session, ask_of
-from pellucid.web.packing import LARGEST_ANSWER, LARGEST_RESPONSE, chapter_of
-from pellucid.web.stopping import Stopped, stop
+from pellucid.web.cancellation import Stopped, stop
+from pellucid.web.json_payload import LARGEST_ANSWER, LARGEST_RESPONSE, chapter_of
 from support.page import SENTENCE, session_of
 
 

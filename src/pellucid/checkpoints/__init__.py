@@ -14,9 +14,9 @@ from pellucid.checkpoints.files import (
     verify,
 )
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
-from pellucid.checkpoints.reached import Reached, reached
 from pellucid.checkpoints.retention import Shelf
-from pellucid.checkpoints.trial import seconds_to_save
+from pellucid.checkpoints.run_progress import Reached, reached
+from pellucid.checkpoints.save_time import seconds_to_save
 
 __all__ = [
     "FILES",

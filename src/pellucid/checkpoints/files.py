@@ -24,8 +24,8 @@ from torch import Tensor
 
 from pellucid import reader
 from pellucid.checkpoints.atomic import write_folder
-from pellucid.checkpoints.reached import reached
-from pellucid.checkpoints.room import refuse_full_disk
+from pellucid.checkpoints.disk_space import refuse_full_disk
+from pellucid.checkpoints.run_progress import reached
 from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
 from pellucid.version import FORMAT, __version__

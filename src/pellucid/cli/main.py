@@ -19,7 +19,10 @@ from contextlib import suppress
 from types import FrameType
 
 from pellucid import children
-from pellucid.cli import (
+from pellucid.cli.flags.argument_parser import Parser
+from pellucid.cli.machine import settle
+from pellucid.cli.output.streams import say_error
+from pellucid.cli.verbs import (
     answer,
     attach,
     check,
@@ -32,10 +35,10 @@ from pellucid.cli import (
     equations,
     evaluate,
     explain,
-    exporting,
+    export,
     fill,
     generate,
-    importing,
+    import_model,
     presets,
     quiz,
     report,
@@ -47,9 +50,6 @@ from pellucid.cli import (
     verify_resume,
     vitals,
 )
-from pellucid.cli.machine import settle
-from pellucid.cli.output import say_error
-from pellucid.cli.words import Parser
 from pellucid.errors import (
     ConfigError,
     ExitCode,
@@ -81,8 +81,8 @@ _VERBS = (
     data,
     tokenizer,
     presets,
-    importing,
-    exporting,
+    import_model,
+    export,
     draw,
     attach,
     report,

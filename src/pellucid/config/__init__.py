@@ -12,19 +12,19 @@ from pellucid.config.attention import (
     OneAttention,
 )
 from pellucid.config.codec import decode, encode, overlay, parse_toml, to_toml
+from pellucid.config.corpora import (
+    Conversations,
+    Labelled,
+    Pairs,
+    Preferences,
+    Prompts,
+    Rows,
+)
 from pellucid.config.feed_forward import (
     MLP,
     Activation,
     FeedForward,
     GatedMLP,
-)
-from pellucid.config.heads import (
-    PLAIN_HEAD,
-    ClassificationHead,
-    Head,
-    HeadTransform,
-    LanguageHead,
-    NoHead,
 )
 from pellucid.config.initialisation import (
     He,
@@ -38,7 +38,6 @@ from pellucid.config.model import (
     Stack,
     Transformer,
 )
-from pellucid.config.needs import data_for
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -50,6 +49,7 @@ from pellucid.config.norms import (
     SpectralNorm,
     WeightNorm,
 )
+from pellucid.config.objective_requirements import data_for
 from pellucid.config.objectives import (
     Classification,
     DirectPreference,
@@ -62,6 +62,14 @@ from pellucid.config.objectives import (
     SequenceToSequence,
     SpanCorruption,
     SupervisedFineTuning,
+)
+from pellucid.config.output_heads import (
+    PLAIN_HEAD,
+    ClassificationHead,
+    Head,
+    HeadTransform,
+    LanguageHead,
+    NoHead,
 )
 from pellucid.config.plan import Plan
 from pellucid.config.positions import (
@@ -88,14 +96,6 @@ from pellucid.config.residuals import (
     PreNorm,
     Residual,
     SandwichNorm,
-)
-from pellucid.config.rows import (
-    Conversations,
-    Labelled,
-    Pairs,
-    Preferences,
-    Prompts,
-    Rows,
 )
 from pellucid.config.run import Run, base_of, run_from_table, run_to_toml
 from pellucid.config.text import (

@@ -20,9 +20,9 @@ from pellucid.config.attention import (
 )
 from pellucid.config.checks import at_least, fraction
 from pellucid.config.feed_forward import FeedForward
-from pellucid.config.heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
+from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
 from pellucid.config.model import Transformer
-from pellucid.config.needs import check_cut, check_growth, check_needs
+from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained

@@ -1,6 +1,6 @@
 """Where the text comes from, how it is cut into tokens, and what is held out.
 
-Comes in: choices. Goes out: values that `pellucid.text.assemble` turns into documents and a
+Comes in: choices. Goes out: values that `pellucid.data.assemble` turns into documents and a
 tokenizer. It does not know how to read or encode anything.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pellucid.config.checks import at_least
-from pellucid.config.rows import Rows
+from pellucid.config.corpora import Rows
 from pellucid.errors import ConfigError
 
 

@@ -1,6 +1,6 @@
 """Which of a model's weights are trained, where not all of them are.
 
-Comes in: choices. Goes out: values that `pellucid.model.adapt` acts on. It does not know torch.
+Comes in: choices. Goes out: values that `pellucid.model.trainable` acts on. It does not know torch.
 """
 
 from __future__ import annotations

@@ -7,6 +7,12 @@ built.
 from pellucid.counting.activations import choose_kernel
 from pellucid.counting.flops import FlopRow, flops_per_token
 from pellucid.counting.growth import GrowthRow, growth
+from pellucid.counting.inference_memory import (
+    looking_memory,
+    reading_memory,
+    weights_memory,
+    writing_memory,
+)
 from pellucid.counting.memory import MemoryRow, memory
 from pellucid.counting.parameters import ParameterRow, parameter_count, parameters
 from pellucid.counting.peak import (
@@ -19,12 +25,6 @@ from pellucid.counting.peak import (
     with_vocabulary,
 )
 from pellucid.counting.temporaries import chunk_rows
-from pellucid.counting.using import (
-    looking_memory,
-    reading_memory,
-    weights_memory,
-    writing_memory,
-)
 
 __all__ = [
     "UNCERTAINTY",

@@ -30,7 +30,7 @@ from pellucid.counting.flops import within
 from pellucid.counting.formulas import times, total, whole
 from pellucid.counting.layers import NamedStack, alike, stacks
 from pellucid.counting.parameters import symbols
-from pellucid.counting.parts import block_norms
+from pellucid.counting.part_formulas import block_norms
 
 Precision = Literal["float32", "bfloat16"]
 #: How attention is computed: by torch's fused kernel, or as products of matrices.

@@ -24,7 +24,7 @@ from pellucid.config import (
 )
 from pellucid.counting.formulas import Symbols, times, total, whole
 from pellucid.counting.layers import AlikeLayers, NamedStack, alike, attention_symbols, stacks
-from pellucid.counting.parts import (
+from pellucid.counting.part_formulas import (
     Part,
     attention_part,
     block_norms,

@@ -30,7 +30,12 @@ from pellucid.config import (
 from pellucid.counting.formulas import Symbols, total, whole
 from pellucid.counting.layers import alike, attention_symbols, stacks
 from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
-from pellucid.counting.parts import attention_part, block_norms, feed_forward_part, norm_part
+from pellucid.counting.part_formulas import (
+    attention_part,
+    block_norms,
+    feed_forward_part,
+    norm_part,
+)
 
 #: A linear layer: its path, its inputs and its outputs.
 _Layer = tuple[str, str, str]

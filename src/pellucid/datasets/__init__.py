@@ -1,7 +1,7 @@
 """Public datasets by name, brought to disk when asked for. The one room that opens a connection."""
 
+from pellucid.datasets.catalog import DATASETS, Dataset, Part, address_of, find
 from pellucid.datasets.download import Fetched, fetch, whole
-from pellucid.datasets.table import DATASETS, Dataset, Part, address_of, find
 
 __all__ = [
     "DATASETS",

@@ -5,7 +5,7 @@ leaves it as it was, bit for bit. What it finds is a `Finding`: a stable code, t
 place, and what to do.
 """
 
-from pellucid.diagnosis.asserting import (
+from pellucid.diagnosis.assertions import (
     assert_all_parameters_learn,
     assert_causal,
     assert_documents_apart,
@@ -23,10 +23,11 @@ from pellucid.diagnosis.asserting import (
     assert_tied,
     assert_weights_sound,
 )
+from pellucid.diagnosis.batches import Examples, examples
 from pellucid.diagnosis.check import check
-from pellucid.diagnosis.data import Examples, examples
-from pellucid.diagnosis.declared import Declared, declare
+from pellucid.diagnosis.check_target import Checked, check_named
 from pellucid.diagnosis.diagnose import diagnose
+from pellucid.diagnosis.expectations import Declared, declare
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Code,
@@ -40,26 +41,34 @@ from pellucid.diagnosis.finding import (
     register,
     without,
 )
-from pellucid.diagnosis.history import Facts, History, Points, Reading
-from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
-from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
-from pellucid.diagnosis.logs import history_of_log, is_log
-from pellucid.diagnosis.logs_unsaid import unsaid
-from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
-from pellucid.diagnosis.named import Checked, check_named
-from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
-from pellucid.diagnosis.of_run import history_of_run
-from pellucid.diagnosis.of_watch import history_of_watch
-from pellucid.diagnosis.prescriptions import Prescription, prescriptions
-from pellucid.diagnosis.proof import Proof, Trial
-from pellucid.diagnosis.prove import Advance, prove
-from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
-from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
-from pellucid.diagnosis.sight import probe_batch, probe_causality, probe_documents, probe_padding
-from pellucid.diagnosis.subject import Subject
-from pellucid.diagnosis.twin import small_twin
-from pellucid.diagnosis.undisturbed import undisturbed
-from pellucid.diagnosis.weights import probe_import, probe_numbers, probe_ties, probe_weights
+from pellucid.diagnosis.fixes.propose import Prescription, prescriptions
+from pellucid.diagnosis.history.history import Facts, History, Points, Reading
+from pellucid.diagnosis.history.run import history_of_run
+from pellucid.diagnosis.history.watch import history_of_watch
+from pellucid.diagnosis.logs.history import history_of_log, is_log
+from pellucid.diagnosis.logs.unknowns import unsaid
+from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.preserve_state import undisturbed
+from pellucid.diagnosis.probes.labels import probe_ends, probe_labels, probe_supervised
+from pellucid.diagnosis.probes.leakage import (
+    probe_batch,
+    probe_causality,
+    probe_documents,
+    probe_padding,
+)
+from pellucid.diagnosis.probes.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.probes.losses import Reported, probe_initial_loss, probe_loss
+from pellucid.diagnosis.probes.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.probes.receptive_field import (
+    probe_positions,
+    probe_receptive_field,
+    probe_rotary,
+)
+from pellucid.diagnosis.probes.token_ids import probe_duplicates, probe_ids, probe_tokenizer
+from pellucid.diagnosis.probes.weights import probe_import, probe_numbers, probe_ties, probe_weights
+from pellucid.diagnosis.proof.prove import Advance, prove
+from pellucid.diagnosis.proof.verdict import Proof, Trial
+from pellucid.diagnosis.reduced_model import small_twin
 
 __all__ = [
     "SEVERITIES",

@@ -11,24 +11,28 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pellucid.diagnosis.data import Examples, examples
-from pellucid.diagnosis.declared import Declared
+from pellucid.diagnosis.batches import Examples, examples
+from pellucid.diagnosis.expectations import Declared
 from pellucid.diagnosis.finding import Finding, without
-from pellucid.diagnosis.labels import probe_ends, probe_labels, probe_supervised
-from pellucid.diagnosis.learning import probe_gradients, probe_moves, probe_overfit
-from pellucid.diagnosis.losses import Reported, probe_initial_loss, probe_loss
-from pellucid.diagnosis.numerics import probe_chance, probe_dtypes, probe_finite
-from pellucid.diagnosis.reach import probe_positions, probe_receptive_field, probe_rotary
-from pellucid.diagnosis.rows import probe_duplicates, probe_ids, probe_tokenizer
-from pellucid.diagnosis.sight import (
+from pellucid.diagnosis.model_adapter import Subject, has_encoder_and_decoder
+from pellucid.diagnosis.not_examined import Asking
+from pellucid.diagnosis.probes.labels import probe_ends, probe_labels, probe_supervised
+from pellucid.diagnosis.probes.leakage import (
     probe_batch,
     probe_causality,
     probe_documents,
     probe_padding,
 )
-from pellucid.diagnosis.subject import Subject, has_encoder_and_decoder
-from pellucid.diagnosis.unseen import Asking
-from pellucid.diagnosis.weights import (
+from pellucid.diagnosis.probes.learning import probe_gradients, probe_moves, probe_overfit
+from pellucid.diagnosis.probes.losses import Reported, probe_initial_loss, probe_loss
+from pellucid.diagnosis.probes.numerics import probe_chance, probe_dtypes, probe_finite
+from pellucid.diagnosis.probes.receptive_field import (
+    probe_positions,
+    probe_receptive_field,
+    probe_rotary,
+)
+from pellucid.diagnosis.probes.token_ids import probe_duplicates, probe_ids, probe_tokenizer
+from pellucid.diagnosis.probes.weights import (
     probe_import,
     probe_numbers,
     probe_ties,

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from pellucid import config
-from pellucid.diagnosis.causes import Course, Suspect, suspects
-from pellucid.diagnosis.declared import Declared
+from pellucid.diagnosis.causes import Candidate, HistoryView, suspects
+from pellucid.diagnosis.expectations import Declared
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Evidence,
@@ -27,9 +27,9 @@ from pellucid.diagnosis.finding import (
     register,
     without,
 )
-from pellucid.diagnosis.history import History, Reading
-from pellucid.diagnosis.prescriptions import prescriptions
-from pellucid.diagnosis.unseen import Asking
+from pellucid.diagnosis.fixes.propose import prescriptions
+from pellucid.diagnosis.history.history import History, Reading
+from pellucid.diagnosis.not_examined import Asking
 
 #: So many readings in a row must be sick before a sign by itself is worth a finding.
 _LASTING = 3
@@ -68,7 +68,7 @@ def diagnose(
     """
     ignored = tuple(ignore)
     without([], ignored)
-    course = Course(history)
+    course = HistoryView(history)
     by_design = declared or Declared()
     probed = [
         Suspected(finding.code, finding.severity, finding.confidence, finding)
@@ -104,7 +104,7 @@ class Suspected(NamedTuple):
     finding: Finding
 
 
-def _of(suspect: Suspect, course: Course) -> Suspected:
+def _of(suspect: Candidate, course: HistoryView) -> Suspected:
     """A likely cause that is a warning by itself is a fault where the training goes badly."""
     finding = suspect.finding()
     worse = suspect.severity is None and suspect.likely >= _LIKELY and not course.goes_well
@@ -113,7 +113,7 @@ def _of(suspect: Suspect, course: Course) -> Suspected:
     return Suspected(suspect.code, finding.severity, suspect.likely, finding)
 
 
-def _in_earnest(finding: Finding, course: Course) -> Finding:
+def _in_earnest(finding: Finding, course: HistoryView) -> Finding:
     """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
     is_measured = course.start is not None and course.guessing is not None
     if finding.code == "GRD003" and is_measured and course.fresh:
@@ -190,7 +190,7 @@ def _unknown(unexplained: dict[str, Reading], fitting: Sequence[Suspected]) -> F
     """What is sick, and what it may be."""
     first = min(unexplained, key=lambda id: unexplained[id].step)
     names = [f"{register()[rival.code].title} ({rival.code})" for rival in fitting[:4]]
-    suspect = Suspect(
+    suspect = Candidate(
         code="UNK001",
         likely=0.5,
         what=f"Sick without a known cause: {', '.join(unexplained)}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pellucid.diagnosis.live import Action, Live
+from pellucid.diagnosis.live_causes import Action, Live
 from pellucid.training import guarded
 from pellucid.vitals.lightning import VitalsCallback
 

@@ -2,7 +2,7 @@
 the user's. It does not know what is in them.
 """
 
-from pellucid.disk.moving import move
+from pellucid.disk.atomic_write import write_bytes, write_folder, write_text
 from pellucid.disk.outputs import (
     check_output,
     free_name,
@@ -11,9 +11,9 @@ from pellucid.disk.outputs import (
     write_output,
     write_output_bytes,
 )
-from pellucid.disk.owned import clear, remove, remove_empty, remove_file
-from pellucid.disk.partial import PARTIAL, Held, Partial, is_free, new_folder, sweep
-from pellucid.disk.writing import write_bytes, write_folder, write_text
+from pellucid.disk.removal import clear, remove, remove_empty, remove_file
+from pellucid.disk.rename import move
+from pellucid.disk.unfinished_folder import PARTIAL, Held, Partial, is_free, new_folder, sweep
 
 __all__ = [
     "PARTIAL",

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from pellucid.disk.moving import move
-from pellucid.disk.writing import write_bytes
+from pellucid.disk.atomic_write import write_bytes
+from pellucid.disk.rename import move
 from pellucid.errors import PellucidError
 
 _WORDS = "written by pellucid, sha256"

@@ -1,10 +1,10 @@
 """Events of a run in; a live panel, or plain lines, out. Knows no torch and no model."""
 
-from pellucid.display.choose import can_redraw, display_for
+from pellucid.display.backend import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
 from pellucid.display.plain import PlainLines
-from pellucid.display.words import folded, visible
+from pellucid.display.terminal_text import folded, visible
 
 __all__ = [
     "NotebookPanel",

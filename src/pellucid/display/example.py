@@ -20,7 +20,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
-from pellucid.display.words import fitted, folded, one_line
+from pellucid.display.terminal_text import fitted, folded, one_line
 from pellucid.training import events
 
 _PLACE, _TEXT, _INDENT = 5, 20, 2

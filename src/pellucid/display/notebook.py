@@ -17,8 +17,8 @@ from rich.text import Text
 
 from pellucid.display.example import example_lines
 from pellucid.display.panel import Panel
+from pellucid.display.terminal_text import visible
 from pellucid.display.vital_rows import Changes
-from pellucid.display.words import visible
 from pellucid.training import events
 
 #: The page's own colours: a panel is as readable in a dark notebook as in a light one.

@@ -22,10 +22,10 @@ from rich.text import Text
 
 from pellucid.display.curve import History, braille
 from pellucid.display.example import example_lines
-from pellucid.display.figures import Known, cells, column
+from pellucid.display.panel_metrics import Known, cells, column
 from pellucid.display.plain import lines_of
+from pellucid.display.terminal_text import folded, one_line, visible
 from pellucid.display.vital_rows import in_short, row_lines
-from pellucid.display.words import folded, one_line, visible
 from pellucid.training import events
 
 _WIDTH = 80

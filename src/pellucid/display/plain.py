@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pellucid.display.example import example_lines
-from pellucid.display.names import guessing, measured, nats_per, news
+from pellucid.display.metric_labels import guessing, measured, nats_per, news
 from pellucid.display.numbers import duration, short, size
+from pellucid.display.terminal_text import one_line, visible
 from pellucid.display.vital_rows import Changes
-from pellucid.display.words import one_line, visible
 from pellucid.training import events
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from pellucid.display.words import fitted, one_line
+from pellucid.display.terminal_text import fitted, one_line
 
 _WIDTH = 80
 _MOST_NAME, _MOST_COUNT = 24, 10

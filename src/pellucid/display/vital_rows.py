@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from pellucid.display.numbers import short
-from pellucid.display.words import fitted, folded, visible
+from pellucid.display.terminal_text import fitted, folded, visible
 from pellucid.training import events
 
 _NAME, _WORD, _SIGN, _VALUE = 14, 5, 23, 8

@@ -4,9 +4,9 @@ Comes in: a `config.Transformer`. Goes out: a drawing of its parts with the shap
 between them and the parameters of each. It does not know torch; nothing is built.
 """
 
-from pellucid.drawing.assemble import assemble
-from pellucid.drawing.parts import Box, Drawing, boxes
-from pellucid.drawing.place import place
+from pellucid.drawing.build.model import assemble
+from pellucid.drawing.elements import Box, Drawing, boxes
+from pellucid.drawing.layout import place
 from pellucid.drawing.svg import as_svg
 from pellucid.drawing.text import as_text
 

@@ -5,11 +5,11 @@ prediction at every position, and what each token cost; `film` keeps what a sent
 inside while a model is trained.
 """
 
-from pellucid.explain.asking import trace
-from pellucid.explain.filming import film
+from pellucid.explain.api import trace
+from pellucid.explain.films.recorder import film
 from pellucid.explain.gradients import Gradients
-from pellucid.explain.reading import Reading, TokenReading, read_sentence
 from pellucid.explain.sentence import Sentence
+from pellucid.explain.token_predictions import Reading, TokenReading, read_sentence
 from pellucid.explain.tracing import Trace
 
 __all__ = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import PellucidError
-from pellucid.explain.ends import wide
+from pellucid.explain.outputs import wide
 from pellucid.explain.tracing import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
-from pellucid.explain.listening import KNOWN, LINEAR, PARTS
-from pellucid.explain.passage import HeadPlace, Side
+from pellucid.explain.forward_pass import HeadPlace, Side
+from pellucid.explain.record_block import KNOWN, LINEAR, PARTS
 from pellucid.model import LinearAttention, NeuralMemory, Positions, Sandwich, Stack
 
 _LAYER = re.compile(r"([LE])(\d+)\.(?:H(\d+)\.(cross\.)?)?(\S+)\Z")

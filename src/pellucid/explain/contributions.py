@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.explain.norms import scale_of
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.residual_sums import sums, why_not
 from pellucid.explain.tracing import Trace
-from pellucid.explain.writing import sums, why_not
 from pellucid.model import LayerNorm, Positions, RMSNorm
 
 

@@ -23,11 +23,19 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import heads
+from pellucid.explain import attention_heads
 from pellucid.explain.addresses import Address, Shape, parsed, pointed, refuse_unknown, taken
-from pellucid.explain.ends import wide
-from pellucid.explain.listening import Heard, heard
-from pellucid.explain.passage import (
+from pellucid.explain.backward_segments import (
+    SegmentGradients,
+    Stretch,
+    Watch,
+    apart,
+    back,
+    leaf,
+    trained,
+    walk,
+)
+from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
     HeadPlace,
     Side,
@@ -35,7 +43,8 @@ from pellucid.explain.passage import (
     evaluating,
     scaled,
 )
-from pellucid.explain.stretches import Back, Stretch, Watch, apart, back, leaf, trained, walk
+from pellucid.explain.outputs import wide
+from pellucid.explain.record_block import BlockRecord, heard
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.model.attention import split_heads
@@ -59,7 +68,9 @@ def is_large(trace: Trace) -> bool:
 class Gradients:
     """The way back of one trace: `gradients[address]` is a tensor without the batch."""
 
-    _open: ClassVar[deque[tuple[weakref.ref[Gradients], Stretch, Back]]] = deque(maxlen=2)
+    _open: ClassVar[deque[tuple[weakref.ref[Gradients], Stretch, SegmentGradients]]] = deque(
+        maxlen=2
+    )
 
     def __init__(self, trace: Trace, watch: Watch = lambda done, total: None) -> None:
         self.trace = trace
@@ -179,7 +190,7 @@ class Gradients:
         trace = self.trace
         return [Stretch(trace.side, trace.n_layers(trace.side)), *self._arriving]
 
-    def _stretch(self, stretch: Stretch) -> Back:
+    def _stretch(self, stretch: Stretch) -> SegmentGradients:
         with ONE_AT_A_TIME:
             for owner, where, back_pass in self._open:
                 if owner() is self and where == stretch:
@@ -220,7 +231,7 @@ class Gradients:
         if place.what in ("scores", "weights"):
             if not isinstance(look.layer, NeuralMemory | LinearAttention):
                 arriving = _before_scaling(trace, place, layer_gradients[f"{kind}out"][place.head])
-                return heads.back(look, place.head, arriving)[place.what == "scores"]
+                return attention_heads.back(look, place.head, arriving)[place.what == "scores"]
             return None
         part = layer_gradients.get(f"{kind}{place.what}")
         return None if part is None else part[place.head * part.shape[0] // look.n_heads]
@@ -257,7 +268,7 @@ class Gradients:
         return {name: grad[0] for name, grad in named_grads.items()}
 
 
-def _of_looks(run: Heard) -> dict[str, Tensor]:
+def _of_looks(run: BlockRecord) -> dict[str, Tensor]:
     named_parts: dict[str, Tensor] = {}
     for name, look in run.looks.items():
         kind = f"{name}." if name else ""

@@ -17,8 +17,8 @@ import torch
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer
 from pellucid.runs import Run
-from pellucid.runs.kinds import Kind, kind_of
-from pellucid.text import Framing, Tokenizer, unread
+from pellucid.saved_runs.requirements import Kind, kind_of
+from pellucid.tokenizers import Framing, Tokenizer, unread
 
 #: How many tokens an encoder-decoder writes where no target is given, at most.
 _WRITTEN = 32

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import ends, heads, updating
+from pellucid.explain import attention_heads, optimiser_step, outputs
 from pellucid.explain.addresses import (
     Address,
     Shape,
@@ -33,9 +33,8 @@ from pellucid.explain.addresses import (
     taken,
     weight,
 )
-from pellucid.explain.gradients import Gradients
-from pellucid.explain.listening import Heard, Look, opened
-from pellucid.explain.passage import (
+from pellucid.explain.backward_segments import Watch
+from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
     HeadPlace,
     HeadScale,
@@ -46,9 +45,10 @@ from pellucid.explain.passage import (
     read,
     scaled,
 )
-from pellucid.explain.scaling import scales_of
+from pellucid.explain.gradients import Gradients
+from pellucid.explain.head_scales import scales_of
+from pellucid.explain.record_block import AttentionRecord, BlockRecord, opened
 from pellucid.explain.sentence import Sentence, Spelling
-from pellucid.explain.stretches import Watch
 from pellucid.model import Positions, Transformer
 from pellucid.runs import Run
 
@@ -87,7 +87,7 @@ class Trace:
             None if source is None else torch.tensor([source], device=model.device),
             self.scales,
         )
-        self._open: OrderedDict[tuple[Side, int], Heard] = OrderedDict()
+        self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._back: Gradients | None = None
 
     @property
@@ -138,7 +138,7 @@ class Trace:
         """How many blocks a stack has."""
         return len(self.passed(side).stack.blocks)
 
-    def layer(self, side: Side, number: int) -> Heard:
+    def layer(self, side: Side, number: int) -> BlockRecord:
         """A layer, opened.
 
         Raises:
@@ -160,7 +160,7 @@ class Trace:
         self._open.move_to_end(key)
         return self._open[key]
 
-    def look(self, side: Side, number: int, *, cross: bool = False) -> Look:
+    def look(self, side: Side, number: int, *, cross: bool = False) -> AttentionRecord:
         """What one layer's attention did.
 
         Raises:
@@ -185,12 +185,14 @@ class Trace:
             place = parsed(name)
             tensor = self._whole(name) if place is None else self._within(place)
             tensor = weight(self.model, name) if tensor is None else tensor
-        if tensor is None and (Gradients.may_hold(name) or updating.may_hold(name)):
+        if tensor is None and (Gradients.may_hold(name) or optimiser_step.may_hold(name)):
             tensor = (
-                updating.of(self, name) if updating.may_hold(name) else self.backward().of(name)
+                optimiser_step.of(self, name)
+                if optimiser_step.may_hold(name)
+                else self.backward().of(name)
             )
             if tensor is None:
-                raise refuse_unknown(address, updating.addresses(self))
+                raise refuse_unknown(address, optimiser_step.addresses(self))
         if tensor is None:
             raise refuse_unknown(address, self.addresses())
         return taken(tensor, address)
@@ -209,7 +211,7 @@ class Trace:
                 side, passed.stack, time, width, None if source is None else len(source)
             )
             named_shapes[f"{at}final_norm"] = (time, width)
-        return named_shapes | ends.shapes(self)
+        return named_shapes | outputs.shapes(self)
 
     def backward(self, watch: Watch = lambda done, total: None) -> Gradients:
         """The gradient of the sentence's loss, by address: layer by layer, once.
@@ -266,7 +268,7 @@ class Trace:
             case "final_norm":
                 return passed.final[0]
             case _:
-                return ends.of(self, address) if side == self.side else None
+                return outputs.of(self, address) if side == self.side else None
 
     def _within(self, place: Address) -> Tensor | None:
         side, number, part = place.side, place.layer, place.what
@@ -289,7 +291,11 @@ class Trace:
         if place.layer >= self.n_layers(place.side):
             return None
         look = self.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
-        return None if look is None or head >= look.n_heads else heads.of(look, place.what, head)
+        return (
+            None
+            if look is None or head >= look.n_heads
+            else attention_heads.of(look, place.what, head)
+        )
 
 
 def _a(kind: str) -> str:

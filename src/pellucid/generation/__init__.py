@@ -1,5 +1,6 @@
 """A model and a prompt in, text out. Knows nothing of training."""
 
+from pellucid.generation.beam_search import Found, beam_search, beam_search_ids
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
 from pellucid.generation.finite import finite, not_refused
 from pellucid.generation.generate import (
@@ -11,10 +12,9 @@ from pellucid.generation.generate import (
     generate_after,
     stream,
 )
-from pellucid.generation.reading import Reader, seen_past_context, window_start
+from pellucid.generation.incremental import Reader, seen_past_context, window_start
+from pellucid.generation.prompts import Start, encode, pad, start
 from pellucid.generation.sampling import Sampling, choose
-from pellucid.generation.search import Found, beam_search, beam_search_ids
-from pellucid.generation.starts import Start, encode, pad, start
 
 __all__ = [
     "Beams",

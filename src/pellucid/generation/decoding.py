@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.modules import module as torch_modules
 
-from pellucid.generation.lowering import lower
-from pellucid.generation.tape import Tape, Unwritable
+from pellucid.generation.compile_decoder import lower
+from pellucid.generation.decode_program import Tape, Unwritable
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.native import Call, Instruction, decode
 from pellucid.typed import named_modules, to_list

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.generation.reading import Reader
+from pellucid.generation.incremental import Reader
+from pellucid.generation.prompts import start
 from pellucid.generation.sampling import Sampling, choose, log_p_of
-from pellucid.generation.starts import start
 from pellucid.maths.sampling import repetition_penalty
 from pellucid.model import Encoded, Transformer
-from pellucid.text import Tokenizer
+from pellucid.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

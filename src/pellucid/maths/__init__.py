@@ -23,7 +23,7 @@ from pellucid.maths.batch_norm import (
     batch_norm, batch_norm_grad, batch_norm_inference, batch_norm_inference_grad,
     batch_norm_update,
 )
-from pellucid.maths.binary import (
+from pellucid.maths.binary_cross_entropy import (
     binary_cross_entropy, binary_cross_entropy_from_logits, binary_cross_entropy_from_logits_grad,
     binary_cross_entropy_grad, brier_score, brier_score_grad,
 )
@@ -44,7 +44,7 @@ from pellucid.maths.divergences import (
     entropy_of_logits_grad, jensen_shannon, jensen_shannon_grad, kl_divergence,
     kl_divergence_grad, relative_entropy, relative_entropy_grad,
 )
-from pellucid.maths.door import open_door as _open_door
+from pellucid.maths.door.equation import open_door as _open_door
 from pellucid.maths.error_function import erf, erf_grad
 from pellucid.maths.gaussian_kl import (
     gaussian_kl, gaussian_kl_diagonal, gaussian_kl_diagonal_grad, gaussian_kl_full,
@@ -63,11 +63,11 @@ from pellucid.maths.linear_attention import (
     elu_features, elu_features_grad, linear_attention, linear_attention_grad,
     linear_attention_in_chunks, linear_attention_step,
 )
-from pellucid.maths.linear_head import (
+from pellucid.maths.output_head import (
     embedding, embedding_grad, linear_head_grads, linear_head_loss, tied_loss, tied_loss_grad,
 )
 from pellucid.maths.logistic import sigmoid, sigmoid_grad, softplus, softplus_grad
-from pellucid.maths.memory import (
+from pellucid.maths.neural_memory import (
     memory_in_chunks, memory_loss, memory_loss_grad, memory_step, memory_through_time,
 )
 from pellucid.maths.norms import (
@@ -79,16 +79,16 @@ from pellucid.maths.penalties import (
     elastic_net_penalty, elastic_net_penalty_grad, elastic_net_prox, l1_penalty, l1_penalty_grad,
     l1_prox, l2_penalty, l2_penalty_grad, l2_prox,
 )
-from pellucid.maths.policy import (
+from pellucid.maths.policy_gradient import (
     clipped_policy_loss, clipped_policy_loss_grad, grpo_advantages, policy_gradient_loss,
     policy_gradient_loss_grad, rloo_advantages,
 )
 from pellucid.maths.positions import sinusoid
-from pellucid.maths.preference import (
+from pellucid.maths.dpo import (
     dpo_loss, dpo_loss_grad, dpo_margin, hinge_preference_loss, hinge_preference_loss_grad,
     regularised_reward, regularised_reward_grad, regularised_reward_optimum,
 )
-from pellucid.maths.relative import (
+from pellucid.maths.relative_positions import (
     alibi_bias, alibi_slopes, clipped_distance_index, distance_buckets, relative_distances,
 )
 from pellucid.maths.residuals import chained_jacobian, residual_jacobian

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import extended
 from pellucid.maths.error_function import erf
-from pellucid.maths.kinds import extended
 from pellucid.maths.logistic import sigmoid
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)

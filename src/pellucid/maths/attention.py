@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import POSITIVE, extended, mask, masked
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import POSITIVE, extended, mask, masked
 from pellucid.maths.softmax import softmax, softmax_grad
 
 

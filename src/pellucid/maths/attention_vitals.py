@@ -11,8 +11,8 @@ import math
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.attention import attention
 from pellucid.maths.divergences import entropy_of_logits_grad
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, Either, mask, masked, wholes
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, Either, mask, masked, wholes
 from pellucid.maths.softmax import logsumexp
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from pellucid.errors import MathsError
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE, not_negative
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE, not_negative
 from pellucid.maths.norms import over_tokens, standardised, standardised_grad
 
 

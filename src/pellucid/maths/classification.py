@@ -6,10 +6,10 @@ the answers were found. Nothing here is learnt by its gradient: a count does not
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, not_negative, shares
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, not_negative, shares
 
 
 @equation(y=shares("texts>=0 classes"), said=shares("texts>=0 classes"))

@@ -8,10 +8,10 @@ tested against it.
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
+from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
-from pellucid.maths.zeros import log_of, ratio, times
 
 
 def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:

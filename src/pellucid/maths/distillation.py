@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import POSITIVE, masked, scores
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import POSITIVE, masked, scores
+from pellucid.maths.safe_log import times
 from pellucid.maths.softmax import log_softmax, softmax
-from pellucid.maths.zeros import times
 
 
 @equation(logits=scores("... classes"), target_logits=scores("... classes"), temperature=POSITIVE)

@@ -10,10 +10,10 @@ something, for probabilities that sum to one move along the simplex.
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import distribution, not_negative, scores
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import distribution, not_negative, scores
+from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, softmax
-from pellucid.maths.zeros import log_of, ratio, times
 
 
 @equation(p=distribution("... classes"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import extended
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import extended
 
 #: Where the fraction takes over from the series, and how many terms each needs for 1e-16 there.
 _MEETING, _SERIES_TERMS, _FRACTION_TERMS = 2.0, 40, 60

@@ -6,10 +6,10 @@ does not know what is distributed so; a VAE's prior is N_1 with mean 0 and varia
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import positive
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import positive
 
 
 @equation(mean="...", std=positive("..."), other_mean="...", other_std=positive("..."))

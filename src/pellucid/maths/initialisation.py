@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, FROM_ZERO, NOT_NEGATIVE
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, FROM_ZERO, NOT_NEGATIVE
 
 
 @equation(n_in=COUNT)

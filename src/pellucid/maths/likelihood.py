@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.cross_entropy import cross_entropy, cross_entropy_grad
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COST, COUNT, FROM_ZERO, index, scores
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COST, COUNT, FROM_ZERO, index, scores
 
 
 @equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", of="classes"))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, FLAG, NOT_NEGATIVE, extended, not_negative
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, FLAG, NOT_NEGATIVE, extended, not_negative
 
 
 @equation(x=extended("..."))

@@ -6,8 +6,8 @@ Comes in: scores. Goes out: shares of the second class, or costs. It does not kn
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import extended
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import extended
 
 
 @equation(x=extended("..."))

@@ -9,10 +9,10 @@ dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain dL/dy
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, NOT_NEGATIVE
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, NOT_NEGATIVE
 
 #: The axes that share a mean.
 Axes = int | tuple[int, ...]

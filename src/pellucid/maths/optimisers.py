@@ -7,8 +7,15 @@ Comes in: weights, gradients, moments. Goes out: new ones. It does not know mode
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import BELOW_ONE, COUNT, FRACTION, FROM_ZERO, NOT_NEGATIVE, not_negative
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import (
+    BELOW_ONE,
+    COUNT,
+    FRACTION,
+    FROM_ZERO,
+    NOT_NEGATIVE,
+    not_negative,
+)
 
 
 @equation(w="...", grad="...", learning_rate=NOT_NEGATIVE)

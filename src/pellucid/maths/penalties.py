@@ -8,8 +8,8 @@ prox(w) is the u that minimises |u - w|^2 / 2 + step penalty(u).
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import NOT_NEGATIVE
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import NOT_NEGATIVE
 
 
 @equation(w="...", strength=NOT_NEGATIVE)

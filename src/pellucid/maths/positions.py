@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import ABOVE_ONE, ANY_NUMBER, EVEN, FLAG
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import ABOVE_ONE, ANY_NUMBER, EVEN, FLAG
 from pellucid.maths.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
 
 

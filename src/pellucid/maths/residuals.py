@@ -6,7 +6,7 @@ Comes in: Jacobians of layers. Goes out: Jacobians. It does not know what a laye
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
+from pellucid.maths.door.equation import equation
 
 
 @equation(jacobian="... features features")

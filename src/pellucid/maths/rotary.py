@@ -10,10 +10,10 @@ import math
 from typing import Literal, get_args
 
 from pellucid.errors import MathsError
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import ABOVE_ONE, EVEN, Words, reals
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import ABOVE_ONE, EVEN, Words, reals
 
 #: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]

@@ -10,8 +10,8 @@ import math
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import (
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import (
     ABOVE_ONE,
     ANY_NUMBER,
     AT_LEAST_ONE,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, FRACTION, POSITIVE, SHARE, masked, truths
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, FRACTION, POSITIVE, SHARE, masked, truths
 from pellucid.maths.softmax import softmax
 
 

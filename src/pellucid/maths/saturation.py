@@ -9,8 +9,8 @@ import math
 
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.divergences import entropy, entropy_grad
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import distribution
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import distribution
 
 
 @equation(p=distribution("... classes>=2"))

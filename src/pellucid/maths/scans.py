@@ -7,7 +7,7 @@ remembered.
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
+from pellucid.maths.door.equation import equation
 
 
 def _later(x: Array, shift: int, first: float) -> Array:

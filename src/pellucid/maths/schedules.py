@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import FRACTION, NOT_NEGATIVE
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE
 
 
 def _warm_up(step: int, warm_up: int) -> float | None:

@@ -6,11 +6,11 @@ gathered. It does not know positions or masks beyond the one it is handed.
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.attention import attention, attention_grad
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import COUNT, mask
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import COUNT, mask
 from pellucid.maths.softmax import softmax, softmax_grad
 
 

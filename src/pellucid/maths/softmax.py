@@ -6,10 +6,10 @@ logarithm of their normaliser Z. It does not know what the scores are of.
 
 from __future__ import annotations
 
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import POSITIVE, scores
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import POSITIVE, scores
 
 
 def _maximum(x: Array) -> Array:

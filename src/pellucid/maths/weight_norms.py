@@ -7,10 +7,10 @@ know what the weights are applied to.
 from __future__ import annotations
 
 from pellucid.errors import MathsError
-from pellucid.maths import checks
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.door import equation
-from pellucid.maths.kinds import FROM_ZERO
+from pellucid.maths.door import checks
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import FROM_ZERO
 
 
 def _length(x: Array) -> Array:

@@ -4,16 +4,6 @@ Parts take plain keyword numbers and can be built by hand; `assemble` is the one
 No part knows losses, text, presets, or who is watching.
 """
 
-from pellucid.model.adapt import (
-    adaptable,
-    adapters,
-    is_adapter_tensor,
-    merge,
-    merged,
-    names_matching,
-    unmerge,
-    without_adapters,
-)
 from pellucid.model.assemble import assemble
 from pellucid.model.assemble_trained import assemble_trained
 from pellucid.model.attention import (
@@ -27,15 +17,15 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP
-from pellucid.model.heads import Classes, Head, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
-from pellucid.model.narrow import narrow
-from pellucid.model.narrowed import Narrow, Weights
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.model.output_head import Classes, Head, HeadTransform
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
-from pellucid.model.relative import ALiBi, BucketedBias, ShawRelative
+from pellucid.model.quantization import narrow
+from pellucid.model.quantized_matrix import Narrow, Weights
+from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Sandwich,
     deep_norm,
@@ -46,6 +36,16 @@ from pellucid.model.residuals import (
     sandwich_norm,
 )
 from pellucid.model.rotary import Rotary
+from pellucid.model.trainable import (
+    adaptable,
+    adapters,
+    is_adapter_tensor,
+    merge,
+    merged,
+    names_matching,
+    unmerge,
+    without_adapters,
+)
 from pellucid.model.transformer import Transformer
 from pellucid.model.views import View, look
 

@@ -24,13 +24,13 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
-from pellucid.model.heads import Classes, Head
+from pellucid.model.embedding import table
 from pellucid.model.initialisation import initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
+from pellucid.model.output_head import Classes, Head
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
-from pellucid.model.table import table
 from pellucid.model.transformer import Transformer
 from pellucid.typed import own_randomness
 

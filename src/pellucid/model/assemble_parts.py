@@ -31,11 +31,11 @@ from pellucid.model.feed_forward import (
     relu_squared,
     silu,
 )
-from pellucid.model.heads import HeadTransform
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.model.output_head import HeadTransform
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
-from pellucid.model.relative import ALiBi, BucketedBias, ShawRelative
+from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Rule,
     deep_norm,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from pellucid import config
-from pellucid.model.adapt import add_lora, train_last_layers
+from pellucid.model.trainable import add_lora, train_last_layers
 from pellucid.model.transformer import Transformer
 
 

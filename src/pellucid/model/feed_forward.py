@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pellucid.model.one_pass import in_one_pass
+from pellucid.model.fused_activations import in_one_pass
 from pellucid.model.precision import for_products
 
 Activate = Callable[[Tensor], Tensor]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import NoCache
-from pellucid.model.memory_writing import Gates, MemoryState, through_text
+from pellucid.model.neural_memory_update import Gates, MemoryState, through_text
 from pellucid.model.norms import RMSNorm
 from pellucid.model.positions import Positions
 from pellucid.model.precision import as_given, for_products, wide

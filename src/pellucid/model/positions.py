@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pellucid.maths.positions import sinusoid
 from pellucid.maths.rotary import Pairing
-from pellucid.model.table import table
+from pellucid.model.embedding import table
 from pellucid.model.views import View
 
 

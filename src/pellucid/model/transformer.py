@@ -20,8 +20,8 @@ from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.dropout import dropout
-from pellucid.model.heads import Classes, Head, padding_behind, pool
-from pellucid.model.narrowed import Narrow
+from pellucid.model.output_head import Classes, Head, padding_behind, pool
+from pellucid.model.quantized_matrix import Narrow
 from pellucid.model.views import look
 
 

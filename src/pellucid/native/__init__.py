@@ -14,8 +14,8 @@ from pellucid.native.decode import (
     Precision,
     decode,
 )
-from pellucid.native.memory import huge_buffer
-from pellucid.native.parts import Threads
+from pellucid.native.huge_pages import huge_buffer
+from pellucid.native.parallel import Threads
 
 __all__ = [
     "INT8_BLOCK",

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pellucid.native.compile import library
 from pellucid.native.cross_entropy import Kind
-from pellucid.native.parts import Threads, in_parts, prepared
+from pellucid.native.parallel import Threads, in_parts, prepared
 
 _SOURCE = Path(__file__).with_name("activations.c")
 #: Fewer numbers than this are done by one thread: to call another takes about as long.

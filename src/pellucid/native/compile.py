@@ -32,8 +32,8 @@ from functools import cache
 from pathlib import Path
 
 from pellucid import children
+from pellucid.cache_dir import cache_folder, only_mine, private_folder
 from pellucid.disk import move
-from pellucid.places import cache_folder, only_mine, private_folder
 
 _log = logging.getLogger(__name__)
 

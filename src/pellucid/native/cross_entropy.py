@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pellucid.native.compile import library
-from pellucid.native.parts import Threads, in_parts, prepared
+from pellucid.native.parallel import Threads, in_parts, prepared
 
 _SOURCE = Path(__file__).with_name("cross_entropy.c")
 

@@ -6,19 +6,19 @@ An objective knows the equation, not the optimiser and not the architecture.
 from pellucid.objectives.assemble import assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
 from pellucid.objectives.classification import Classification, Classifier
-from pellucid.objectives.direct_preference import DirectPreference, answer_log_p
 from pellucid.objectives.distillation import Distillation, token_divergence
+from pellucid.objectives.dpo import DirectPreference, answer_log_p
 from pellucid.objectives.linear_cross_entropy import (
     LinearCrossEntropy,
     head_cross_entropy,
     linear_cross_entropy,
 )
-from pellucid.objectives.masked_tokens import MaskedTokens
+from pellucid.objectives.mlm import MaskedTokens
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference, asked, at_rest, frozen
-from pellucid.objectives.sequence_to_sequence import SequenceToSequence
+from pellucid.objectives.seq2seq import SequenceToSequence
 from pellucid.objectives.token_loss import TokenLoss, token_entropy
 
 __all__ = [

@@ -16,16 +16,16 @@ from torch import Tensor
 from pellucid import config
 from pellucid.batches import LanguageModel
 from pellucid.errors import ConfigError
-from pellucid.maths.policy import grpo_advantages, rloo_advantages
+from pellucid.maths.policy_gradient import grpo_advantages, rloo_advantages
 from pellucid.objectives.classification import Classification
-from pellucid.objectives.direct_preference import DirectPreference
 from pellucid.objectives.distillation import Distillation
-from pellucid.objectives.masked_tokens import MaskedTokens
+from pellucid.objectives.dpo import DirectPreference
+from pellucid.objectives.mlm import MaskedTokens
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference
-from pellucid.objectives.sequence_to_sequence import SequenceToSequence
+from pellucid.objectives.seq2seq import SequenceToSequence
 
 #: Added to the spread of a group's rewards, so that a group without any is not divided by 0.
 _LEAST_SPREAD = 1e-4

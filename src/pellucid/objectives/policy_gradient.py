@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pellucid.batches import LanguageModel, Loss, RolloutBatch
 from pellucid.maths.distillation import kl_k1, kl_k2, kl_k3
-from pellucid.maths.policy import policy_gradient_loss
+from pellucid.maths.policy_gradient import policy_gradient_loss
 from pellucid.objectives.chunks import LazyLogits, token_log_p
 from pellucid.objectives.distillation import token_divergence
 from pellucid.objectives.reference import Reference, asked

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pellucid.observers.needs import missing, place_in
-from pellucid.observers.numbers import numbers_of
+from pellucid.observers.metrics import numbers_of
+from pellucid.observers.requirements import missing, place_in
 from pellucid.training import events
 
 

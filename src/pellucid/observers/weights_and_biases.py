@@ -15,8 +15,8 @@ from typing import Any
 
 from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.needs import missing, place_in
-from pellucid.observers.numbers import numbers_of
+from pellucid.observers.metrics import numbers_of
+from pellucid.observers.requirements import missing, place_in
 from pellucid.reader import read_text, read_toml
 from pellucid.training import events
 

@@ -3,9 +3,9 @@
 Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and nothing here is built.
 """
 
-from pellucid.presets.objectives import GOALS, Goal, find_goal
+from pellucid.presets.catalog import FAMILIES, PRESETS, diff, find
+from pellucid.presets.objectives import GOALS, ObjectivePreset, find_goal
 from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
-from pellucid.presets.table import FAMILIES, PRESETS, diff, find
 
 __all__ = [
     "FAMILIES",
@@ -13,7 +13,7 @@ __all__ = [
     "LARGE_MODEL_OPTIMISER",
     "LARGE_MODEL_SCHEDULE",
     "PRESETS",
-    "Goal",
+    "ObjectivePreset",
     "diff",
     "find",
     "find_goal",

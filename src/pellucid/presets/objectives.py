@@ -41,7 +41,7 @@ from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class ObjectivePreset:
     """An objective as it is usually meant.
 
     `preset` is what a run starts from where no other is named. `head` is what the model needs on
@@ -77,59 +77,59 @@ def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str
     }
 
 
-GOALS: Mapping[str, Goal] = {
-    "next-token": Goal(
+GOALS: Mapping[str, ObjectivePreset] = {
+    "next-token": ObjectivePreset(
         what="predict each token from those before it",
         preset="nano",
         objective=NextToken(label_smoothing=0.0, z_loss=0.0),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
-    "mlm": Goal(
+    "mlm": ObjectivePreset(
         what="fill masked tokens of a text that is seen both ways",
         preset="nano-encoder",
         objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
         special=("mask",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
-    "spans": Goal(
+    "spans": ObjectivePreset(
         what="write the spans that were cut out of a text",
         preset="nano-pair",
         objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
         special=("sentinels",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
-    "seq2seq": Goal(
+    "seq2seq": ObjectivePreset(
         what="write a text while looking at another: translate, summarise",
         preset="nano-pair",
         objective=SequenceToSequence(label_smoothing=0.1),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
-    "classification": Goal(
+    "classification": ObjectivePreset(
         what="name the class of a text",
         preset="nano-encoder",
         objective=Classification(label_smoothing=0.0),
         head=ClassificationHead(classes=None, pooling="mean", dropout=0.1, bias=True),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
-    "sft": Goal(
+    "sft": ObjectivePreset(
         what="answer prompts: predict the tokens of answers, from instructions or chats",
         preset="nano",
         objective=SupervisedFineTuning(label_smoothing=0.0),
         tuning=_tuning(2e-3, epochs=3, batch_size=8),
     ),
-    "distillation": Goal(
+    "distillation": ObjectivePreset(
         what="predict what a teacher predicts",
         preset="nano",
         objective=Distillation(teacher="", divergence="forward", temperature=2.0, hard_weight=0.5),
     ),
-    "dpo": Goal(
+    "dpo": ObjectivePreset(
         what="make the chosen of two answers likelier than the rejected one",
         preset="nano",
         objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
         dropout=False,
         tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
-    "policy": Goal(
+    "policy": ObjectivePreset(
         what="draw answers, and make those with the better reward likelier",
         preset="nano",
         objective=PolicyGradient(
@@ -146,7 +146,7 @@ GOALS: Mapping[str, Goal] = {
 }
 
 
-def find_goal(name: str) -> Goal:
+def find_goal(name: str) -> ObjectivePreset:
     """The objective called `name`.
 
     Raises:

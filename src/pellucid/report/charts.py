@@ -5,7 +5,7 @@ Comes in: a story. Goes out: charts. It does not know how they are drawn.
 
 from __future__ import annotations
 
-from pellucid.display.names import KNOWN, Measured, one_of
+from pellucid.display.metric_labels import KNOWN, Measured, one_of
 from pellucid.report.chart import Across, Chart
 from pellucid.report.story import Series, Story
 

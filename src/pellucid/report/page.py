@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pellucid.display import visible
-from pellucid.display.names import news, one_of
+from pellucid.display.metric_labels import news, one_of
 from pellucid.display.numbers import duration, short
 from pellucid.report.chart import svg
 from pellucid.report.charts import charts

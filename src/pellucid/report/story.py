@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pellucid.display.names import Measured, in_order, measured, nats_per
+from pellucid.display.metric_labels import Measured, in_order, measured, nats_per
 from pellucid.display.plain import drift_line
 from pellucid.training import events
 

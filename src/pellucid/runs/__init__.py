@@ -4,33 +4,39 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 the observers it is handed.
 """
 
+from pellucid.evaluation.text import Evaluation, evaluate
+from pellucid.inference.chat import answer
+from pellucid.inference.classification import (
+    Classified,
+    ClassShare,
+    class_names,
+    classify,
+    has_several_labels,
+)
+from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
+from pellucid.inference.fill_mask import Filling, Mask, fill
+from pellucid.inference.sample import beam_search, generate
+from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
 from pellucid.runs.adapters import export_adapter
-from pellucid.runs.answering import answer
-from pellucid.runs.classify import Classified, ClassShare, class_names, classify, has_several_labels
 from pellucid.runs.convert import export_run, import_model
-from pellucid.runs.corpus import CorpusReport, count_corpus
-from pellucid.runs.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
-from pellucid.runs.evaluate_rows import (
+from pellucid.runs.evaluate_examples import (
     RowsEvaluation,
     evaluate_held_out,
     evaluate_rows,
     learns_from_rows,
     task_on,
 )
-from pellucid.runs.evaluation import Evaluation, evaluate
-from pellucid.runs.filling import Filling, Mask, fill
-from pellucid.runs.folder import RunFolder, existing_folder
-from pellucid.runs.imported import Exported, Imported
+from pellucid.runs.import_run import Exported, Imported
 from pellucid.runs.kills import Kill, KillProof, verify_kills
-from pellucid.runs.kinds import Kind, kind_of
-from pellucid.runs.load import Run, load
 from pellucid.runs.rebuild import branch
-from pellucid.runs.records import attach, read_events
 from pellucid.runs.resume import resume
-from pellucid.runs.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
-from pellucid.runs.speak import beam_search, generate
+from pellucid.runs.survey_corpus import CorpusReport, count_corpus
 from pellucid.runs.train import train, train_config
 from pellucid.runs.verify import ResumeProof, verify_resume
+from pellucid.saved_runs.folder import RunFolder, existing_folder
+from pellucid.saved_runs.load import Run, load
+from pellucid.saved_runs.records import attach, read_events
+from pellucid.saved_runs.requirements import Kind, kind_of
 
 __all__ = [
     "POOLS",

@@ -21,11 +21,11 @@ from pellucid.checkpoints.huggingface import (
 )
 from pellucid.errors import RunError
 from pellucid.model import assemble, assemble_trained, merged
-from pellucid.runs.folder import RunFolder, existing_folder, is_published, refuse_taken
-from pellucid.runs.imported import Exported, Imported, write_run
-from pellucid.runs.kinds import kind_of
-from pellucid.runs.load import fill, load, read_config
-from pellucid.runs.published import around
+from pellucid.runs.import_run import Exported, Imported, write_run
+from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published, refuse_taken
+from pellucid.saved_runs.load import fill, load, read_config
+from pellucid.saved_runs.published import around
+from pellucid.saved_runs.requirements import kind_of
 
 
 def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None) -> Exported:

@@ -22,16 +22,16 @@ from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
 from pellucid.objectives import at_rest
 from pellucid.optim import assemble_optimiser, assemble_schedule
-from pellucid.runs.compiling import compile_blocks, compiler_problem
-from pellucid.runs.folder import RunFolder
-from pellucid.runs.kernels import attend_by, choose_attention, kernel_of
-from pellucid.runs.plan import count_steps, device_name, find_precision, has_native
-from pellucid.runs.records import sync
-from pellucid.runs.seal import seal
-from pellucid.runs.start import fill_body
-from pellucid.runs.tasks import Task
-from pellucid.text import Tokenizer
+from pellucid.saved_runs.folder import RunFolder
+from pellucid.saved_runs.initial_weights import fill_body
+from pellucid.saved_runs.plan import count_steps, device_name, find_precision, has_native
+from pellucid.saved_runs.records import sync
+from pellucid.saved_runs.seal import seal
+from pellucid.tasks import Task
+from pellucid.tokenizers import Tokenizer
 from pellucid.training import Job, Precision, autocast, split_batch, to_device, update
+from pellucid.training.attention_kernels import attend_by, choose_attention, kernel_of
+from pellucid.training.compile_blocks import compile_blocks, compiler_problem
 from pellucid.version import __version__
 
 #: Updates that are timed behind the first; after a first one of so many seconds, none.

@@ -27,19 +27,25 @@ from pellucid.errors import RunError
 from pellucid.free_memory import forcing
 from pellucid.model import merged
 from pellucid.runs.adapters import import_adapter
-from pellucid.runs.folder import RunFolder, existing_folder, refuse_taken
-from pellucid.runs.imported import Exported, Imported, write_run
-from pellucid.runs.kinds import kind_of
-from pellucid.runs.load import load, read_config
-from pellucid.runs.published import (
+from pellucid.runs.import_run import Exported, Imported, write_run
+from pellucid.saved_runs.folder import RunFolder, existing_folder, refuse_taken
+from pellucid.saved_runs.load import load, read_config
+from pellucid.saved_runs.memory_check import check_opening
+from pellucid.saved_runs.published import (
     around,
     as_run,
     filled,
     published_tokenizer,
     refuse_too_many,
 )
-from pellucid.runs.room import check_opening
-from pellucid.text import SETTINGS, Tokenizer, llama2c_tokenizer_from, settings_for, tokenizer_from
+from pellucid.saved_runs.requirements import kind_of
+from pellucid.tokenizers import (
+    SETTINGS,
+    Tokenizer,
+    llama2c_tokenizer_from,
+    settings_for,
+    tokenizer_from,
+)
 
 _LLAMA2C = "llama2.c"
 #: All that an export writes.

@@ -22,11 +22,11 @@ from pellucid.checkpoints import verify
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.free_memory import forcing
 from pellucid.reader import read_json_table
-from pellucid.runs.budget import check_beginning
-from pellucid.runs.folder import RunFolder, existing_folder
-from pellucid.runs.load import read_config
+from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import branch_at
 from pellucid.runs.verify import first_and_last, losses_of, resume_until
+from pellucid.saved_runs.folder import RunFolder, existing_folder
+from pellucid.saved_runs.load import read_config
 from pellucid.training import CheckpointSaved, Event, StepFinished
 
 

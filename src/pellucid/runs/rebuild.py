@@ -21,18 +21,18 @@ from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
-from pellucid.runs.compiling import compile_blocks
-from pellucid.runs.data import open_data
-from pellucid.runs.folder import RunFolder, existing_folder, preparing
-from pellucid.runs.kernels import attend_by
-from pellucid.runs.load import fill, read_config, read_plan
-from pellucid.runs.opened import bring_back_generators
-from pellucid.runs.place import find_place, open_changes
-from pellucid.runs.plan import find_precision
-from pellucid.runs.records import cut_after, recorder
-from pellucid.runs.tasks import Given, Reward, assemble_task
-from pellucid.text import Tokenizer
+from pellucid.runs.prepare import open_data
+from pellucid.runs.resume_point import find_place, open_changes
+from pellucid.saved_runs.folder import RunFolder, existing_folder, preparing
+from pellucid.saved_runs.load import fill, read_config, read_plan
+from pellucid.saved_runs.open_checkpoint import bring_back_generators
+from pellucid.saved_runs.plan import find_precision
+from pellucid.saved_runs.records import cut_after, recorder
+from pellucid.tasks import Reward, TaskInputs, assemble_task
+from pellucid.tokenizers import Tokenizer
 from pellucid.training import Drifted, Job, Progress, seed_step
+from pellucid.training.attention_kernels import attend_by
+from pellucid.training.compile_blocks import compile_blocks
 
 
 def rebuild(
@@ -54,7 +54,7 @@ def rebuild(
     attend_by(model, plan.attention)
     if plan.compile:
         compile_blocks(model)
-    task_inputs = Given(
+    task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
     return build_job(run, plan, into or folder, model, assemble_task(task_inputs))

@@ -18,16 +18,16 @@ from pellucid.config import encode
 from pellucid.errors import ConfigError, RunError
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
-from pellucid.runs.budget import check_beginning
-from pellucid.runs.folder import RunFolder, existing_folder
-from pellucid.runs.follow import follow, memory_refused, shown_to
-from pellucid.runs.load import Run, load, read_config, read_plan
-from pellucid.runs.place import Place, find_place, open_changes
-from pellucid.runs.plan import machine_changes
+from pellucid.runs.memory_budget import check_beginning
+from pellucid.runs.observe import follow, memory_refused, shown_to
 from pellucid.runs.rebuild import is_of_another_optimiser, rebuild, restore
-from pellucid.runs.records import cut_after
-from pellucid.runs.rewards import REWARD, find_reward, reward_changes, same_reward
-from pellucid.runs.seal import BY_STEPS, LENGTH, Change
+from pellucid.runs.resume_point import Place, find_place, open_changes
+from pellucid.saved_runs.folder import RunFolder, existing_folder
+from pellucid.saved_runs.load import Run, load, read_config, read_plan
+from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.records import cut_after
+from pellucid.saved_runs.seal import BY_STEPS, LENGTH, Change
+from pellucid.tasks.rewards import REWARD, find_reward, reward_changes, same_reward
 from pellucid.training import (
     Drifted,
     Event,

@@ -13,24 +13,24 @@ from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.counting import MemoryEstimate
+from pellucid.data import PreparedText
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
-from pellucid.runs.budget import check_beginning, check_training
 from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
-from pellucid.runs.choose import Length, choose
-from pellucid.runs.data import Data, Ready, ready_data
-from pellucid.runs.facts import facts_of
-from pellucid.runs.folder import RunFolder, preparing, refuse_taken
-from pellucid.runs.follow import follow, memory_refused, shown_to
-from pellucid.runs.load import Run, load
-from pellucid.runs.pace import Say
-from pellucid.runs.plan import expect_seconds, find_device
-from pellucid.runs.rewards import find_reward
-from pellucid.runs.seal import as_texts
-from pellucid.runs.sentence import with_sentence
-from pellucid.runs.start import keep_start
-from pellucid.runs.tasks import Given, Reward, assemble_task, check_teacher
-from pellucid.text import PreparedText
+from pellucid.runs.memory_budget import check_beginning, check_training
+from pellucid.runs.observe import follow, memory_refused, shown_to
+from pellucid.runs.prepare import Data, Ready, ready_data
+from pellucid.runs.resolve_config import Length, choose
+from pellucid.runs.sample_prompt import with_sentence
+from pellucid.runs.summary import facts_of
+from pellucid.saved_runs.folder import RunFolder, preparing, refuse_taken
+from pellucid.saved_runs.initial_weights import keep_start
+from pellucid.saved_runs.load import Run, load
+from pellucid.saved_runs.plan import expect_seconds, find_device
+from pellucid.saved_runs.progress import Say
+from pellucid.saved_runs.seal import as_texts
+from pellucid.tasks import Reward, TaskInputs, assemble_task, check_teacher
+from pellucid.tasks.rewards import find_reward
 from pellucid.training import (
     Event,
     Interrupts,
@@ -209,7 +209,7 @@ def _prepare(
         keep_start(Path(run.start), work)
     say("building the model, and timing a step")
     model = build_model(run, work, find_device(run.training.device))
-    task_inputs = Given(
+    task_inputs = TaskInputs(
         run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
     )
     task = assemble_task(task_inputs)

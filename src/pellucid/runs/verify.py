@@ -15,12 +15,12 @@ from pathlib import Path
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
 from pellucid.free_memory import forcing
-from pellucid.runs.budget import check_beginning
-from pellucid.runs.folder import RunFolder, existing_folder
-from pellucid.runs.load import read_config, read_plan
+from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import copy_run
-from pellucid.runs.records import read_events
 from pellucid.runs.resume import resume
+from pellucid.saved_runs.folder import RunFolder, existing_folder
+from pellucid.saved_runs.load import read_config, read_plan
+from pellucid.saved_runs.records import read_events
 from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 

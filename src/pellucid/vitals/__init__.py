@@ -1,6 +1,5 @@
 """A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
 
-from pellucid.vitals.anatomy import Anatomy, unwrapped
 from pellucid.vitals.attention import (
     Bracketed,
     Looks,
@@ -11,20 +10,21 @@ from pellucid.vitals.attention import (
     of_scores,
 )
 from pellucid.vitals.chart import chart, explained
-from pellucid.vitals.judge import Judge
-from pellucid.vitals.labels import Baselines, baselines
+from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.model_parts import Anatomy, unwrapped
+from pellucid.vitals.overhead_budget import MAX_OVERHEAD, Cost
 from pellucid.vitals.probe import Probe
-from pellucid.vitals.purse import MAX_OVERHEAD, Cost
 from pellucid.vitals.record import Point, Record
-from pellucid.vitals.rest import as_it_was, at_rest
 from pellucid.vitals.rules import Rule, rules_of
-from pellucid.vitals.seen import Seen
 from pellucid.vitals.signs import Row, Sign, rows, told
 from pellucid.vitals.step_signs import number_in
+from pellucid.vitals.taps.restore import as_it_was, at_rest
 from pellucid.vitals.trainer import watcher
+from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch import watch
-from pellucid.vitals.watching import Watch
+from pellucid.vitals.watch_state import Seen
+from pellucid.vitals.watcher import Watch
 
 __all__ = [
     "MAX_OVERHEAD",
@@ -32,7 +32,6 @@ __all__ = [
     "Baselines",
     "Bracketed",
     "Cost",
-    "Judge",
     "Log",
     "Looks",
     "Point",
@@ -43,6 +42,7 @@ __all__ = [
     "Scored",
     "Seen",
     "Sign",
+    "VerdictTracker",
     "Watch",
     "as_it_was",
     "at_rest",

@@ -15,7 +15,7 @@ from pellucid.json_text import json_text
 from pellucid.reader import read_json_table
 from pellucid.training import Guard, guarded
 from pellucid.vitals.watch import checked, watch
-from pellucid.vitals.watching import Watch
+from pellucid.vitals.watcher import Watch
 
 if TYPE_CHECKING:
     TrainerCallback = object

@@ -15,7 +15,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.watch import checked, watch
-from pellucid.vitals.watching import Watch
+from pellucid.vitals.watcher import Watch
 
 if TYPE_CHECKING:
     Callback = object

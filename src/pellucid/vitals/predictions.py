@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pellucid.maths.distillation import forward_kl, reverse_kl
 from pellucid.maths.softmax import logsumexp
-from pellucid.vitals.tape import Tape
+from pellucid.vitals.async_metrics import Tape
 
 #: A token is certain where the model gives it more than this: its gradient is all but gone.
 _CERTAIN = 0.99

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.typed import named_modules
-from pellucid.vitals.anatomy import Anatomy
-from pellucid.vitals.attention_taps import AttentionTaps
-from pellucid.vitals.hooks import Hooks
+from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.predictions import Predicted
-from pellucid.vitals.rest import at_rest
-from pellucid.vitals.stream_taps import StreamTaps
-from pellucid.vitals.tape import Tape
+from pellucid.vitals.taps.attention import AttentionTaps
+from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.taps.restore import at_rest
+from pellucid.vitals.taps.stream import StreamTaps
 
 #: Of how many positions predictions are looked at: logits of all would fill the memory.
 _POSITIONS = 256

@@ -10,7 +10,7 @@ import math
 import statistics
 from typing import Literal
 
-from pellucid.vitals.tape import Column
+from pellucid.vitals.async_metrics import Column
 
 #: Which of a reading's places stands for it.
 TAKE: dict[str, Literal["max", "min", "median"]] = {

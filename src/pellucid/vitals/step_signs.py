@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.anatomy import local
+from pellucid.vitals.model_parts import local
 
 #: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
 _SAMPLE = 2**14

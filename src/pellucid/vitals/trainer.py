@@ -32,13 +32,13 @@ from pellucid.training import (
     Watcher,
     events,
 )
-from pellucid.vitals.job_rows import Rows
-from pellucid.vitals.labels import Baselines, baselines
-from pellucid.vitals.purse import MAX_OVERHEAD
+from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.overhead_budget import MAX_OVERHEAD
+from pellucid.vitals.probe_rows import Rows
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watch import checked
-from pellucid.vitals.watching import Watch
+from pellucid.vitals.watcher import Watch
 
 #: Of how many rows the labels' entropies are estimated.
 _COUNTED_ROWS = 64

@@ -14,12 +14,12 @@ from torch import nn
 
 from pellucid.errors import ConfigError
 from pellucid.vitals.logs import log_to
+from pellucid.vitals.overhead_budget import MAX_OVERHEAD
 from pellucid.vitals.probe import Probe
-from pellucid.vitals.purse import MAX_OVERHEAD
-from pellucid.vitals.rounds import share_of
 from pellucid.vitals.rules import rules_of
-from pellucid.vitals.updates import Optimisers
-from pellucid.vitals.watching import Watch
+from pellucid.vitals.schedule import share_of
+from pellucid.vitals.update_sizes import Optimisers
+from pellucid.vitals.watcher import Watch
 
 #: What a trainer knows by itself.
 _OF_THE_LOOP = ("model", "optimizer", "clip_norm")

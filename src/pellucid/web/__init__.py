@@ -4,11 +4,11 @@ Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an 
 not know how any number is computed.
 """
 
-from pellucid.web.asks import Ask, Reading, ask_of
 from pellucid.web.onefile import OnePage, check_name, one_page, write_page
-from pellucid.web.opening import open_session
+from pellucid.web.requests import Ask, Reading, ask_of
+from pellucid.web.run_registry import Shelf
 from pellucid.web.session import Session
-from pellucid.web.shelf import Shelf
+from pellucid.web.start_session import open_session
 
 __all__ = [
     "Ask",

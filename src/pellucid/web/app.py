@@ -25,11 +25,11 @@ from starlette.routing import Route
 
 from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json
-from pellucid.web.asks import Ask, AskError, ask_of
 from pellucid.web.assets import files
-from pellucid.web.policy import LOCAL, Guard
+from pellucid.web.cancellation import Stopped, stop
+from pellucid.web.requests import Ask, AskError, ask_of
+from pellucid.web.security import LOCAL, Guard
 from pellucid.web.session import Session
-from pellucid.web.stopping import Stopped, stop
 
 _log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from functools import partial
 from html import escape
 
 from pellucid.explain import Trace
-from pellucid.web.asks import Reading
-from pellucid.web.book import AllChapters
+from pellucid.web.chapter_index import AllChapters
 from pellucid.web.onefile import one_page
-from pellucid.web.reading import Traced, open_with
+from pellucid.web.requests import Reading
+from pellucid.web.run_registry import Shelf
+from pellucid.web.sentence_view import Traced, open_with
 from pellucid.web.session import Session
-from pellucid.web.shelf import Shelf
 
 
 def html_of(trace: Trace) -> str | None:

@@ -18,11 +18,11 @@ from typing import Any
 
 from pellucid.disk import check_output, sealed, write_output
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter import Place
+from pellucid.explain.chapter_types import Place
 from pellucid.json_text import json_text
-from pellucid.web.asks import Ask, Reading
 from pellucid.web.assets import files
-from pellucid.web.packing import Plain
+from pellucid.web.json_payload import Plain
+from pellucid.web.requests import Ask, Reading
 from pellucid.web.session import Session
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)\.js";\n', re.M)

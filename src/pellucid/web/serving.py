@@ -16,7 +16,7 @@ from signal import SIGINT
 from pellucid.errors import PellucidError, Signalled
 from pellucid.web.app import app
 from pellucid.web.bounds import Server
-from pellucid.web.policy import LOCAL
+from pellucid.web.security import LOCAL
 from pellucid.web.session import Session
 
 HOST = "127.0.0.1"

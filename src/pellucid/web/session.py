@@ -15,12 +15,12 @@ from typing import Any
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.version import __version__
-from pellucid.web.asks import Ask, AskError, Reading, Scale
-from pellucid.web.packing import LARGEST_RESPONSE, Plain, chapter_of
-from pellucid.web.shelf import Shelf
-from pellucid.web.stopping import stoppable
-from pellucid.web.told import Attention, Opener, Told
-from pellucid.web.views import backward, overview, prediction, thumbnails_of
+from pellucid.web.cancellation import stoppable
+from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_of
+from pellucid.web.page_state import backward, overview, prediction, thumbnails_of
+from pellucid.web.requests import Ask, AskError, Reading, Scale
+from pellucid.web.run_registry import Shelf
+from pellucid.web.trace_protocol import Attention, Opener, SentenceTrace
 
 #: How many sentences are kept, each with its layers' states.
 KEPT = 8
@@ -34,7 +34,7 @@ class Session:
     ) -> None:
         self.shelf = shelf
         self._open, self._kept, self.sentence = opener, kept, sentence
-        self._read: OrderedDict[Any, Told] = OrderedDict()
+        self._read: OrderedDict[Any, SentenceTrace] = OrderedDict()
         self._lock = threading.Lock()
         self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
         # one at a time: hooks on a model hear whoever runs it
@@ -81,19 +81,19 @@ class Session:
             )
         return body
 
-    def _base(self, ask: Ask) -> Told | None:
+    def _base(self, ask: Ask) -> SentenceTrace | None:
         """What a prediction is compared with: another reading, or the same with no head scaled."""
         if ask.versus is not None:
             return self._load_reading(ask.versus, (), None)
         return self._load_reading(ask.read, (), None) if ask.scales else None
 
-    def keep(self, reading: Reading, told: Told) -> None:
+    def keep(self, reading: Reading, told: SentenceTrace) -> None:
         """Answer for a sentence with what was read of it already."""
         run = self.shelf.load(reading.run, reading.checkpoint)
         with self._lock:
             self._read[reading, str(run.checkpoint), (), None] = told
 
-    def _backward(self, sentence: Told, ask: Ask) -> Plain:
+    def _backward(self, sentence: SentenceTrace, ask: Ask) -> Plain:
         """Back through all layers; how far it is can be asked meanwhile."""
         key = (ask.read, ask.scales)
 
@@ -106,19 +106,19 @@ class Session:
         finally:
             self._progress.pop(key, None)
 
-    def _chapter(self, sentence: Told, ask: Ask) -> Plain:
+    def _chapter(self, sentence: SentenceTrace, ask: Ask) -> Plain:
         names = [heading.id for heading in sentence.contents()]
         if ask.chapter not in names:
             raise AskError(f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}")
         return chapter_of(sentence.chapter(ask.chapter, ask.place))
 
-    def _load_ask(self, ask: Ask) -> Told:
+    def _load_ask(self, ask: Ask) -> SentenceTrace:
         versus = None if ask.versus is None else self._load_reading(ask.versus, (), None)
         return self._load_reading(ask.read, ask.scales, versus)
 
     def _load_reading(
-        self, reading: Reading, scales: tuple[Scale, ...], versus: Told | None
-    ) -> Told:
+        self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceTrace | None
+    ) -> SentenceTrace:
         if not reading.sentence.strip():
             raise AskError("the sentence is empty: write a few words to see them read")
         run = self.shelf.load(reading.run, reading.checkpoint)
@@ -135,7 +135,7 @@ class Session:
         return sentence
 
     @staticmethod
-    def _look_for(sentence: Told, ask: Ask) -> None:
+    def _look_for(sentence: SentenceTrace, ask: Ask) -> None:
         """Refuse a place that is not there, in words.
 
         Raises:

@@ -6,40 +6,40 @@ is told in `pellucid.diagnosis.diagnose`.
 
 from pellucid.diagnosis.causes import (
     architecture,
+    config_warnings,
     data,
     decay,
     fit,
-    numbers,
+    initialisation,
+    non_finite,
     objective,
     optimiser,
-    policy,
+    post_training,
     rates,
-    smells,
-    starts,
 )
-from pellucid.diagnosis.causes.course import Course
-from pellucid.diagnosis.causes.suspect import Cause, Suspect
-from pellucid.diagnosis.unseen import Asking
+from pellucid.diagnosis.causes.candidate import Candidate, Cause
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.not_examined import Asking
 
 CAUSES: tuple[Cause, ...] = (
     *architecture.CAUSES,
-    *starts.CAUSES,
+    *initialisation.CAUSES,
     *rates.CAUSES,
     *optimiser.CAUSES,
     *decay.CAUSES,
-    *numbers.CAUSES,
+    *non_finite.CAUSES,
     *objective.CAUSES,
     *data.CAUSES,
     *fit.CAUSES,
-    *policy.CAUSES,
-    *smells.CAUSES,
+    *post_training.CAUSES,
+    *config_warnings.CAUSES,
 )
 
 
-def suspects(course: Course, asking: Asking | None = None) -> list[Suspect]:
+def suspects(course: HistoryView, asking: Asking | None = None) -> list[Candidate]:
     """Every cause that fits the course; one that raises does not lose the others."""
     ask = asking or Asking()
     return [suspect for cause in CAUSES if (suspect := ask(cause, course)) is not None]
 
 
-__all__ = ["CAUSES", "Cause", "Course", "Suspect", "suspects"]
+__all__ = ["CAUSES", "Candidate", "Cause", "HistoryView", "suspects"]

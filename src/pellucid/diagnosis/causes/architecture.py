@@ -5,18 +5,18 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def no_residual(course: Course) -> Suspect | None:
+def no_residual(course: HistoryView) -> Candidate | None:
     """The blocks were seen, or are said, to have no path past their layers."""
     if course.facts.residual is not False:
         return None
     ratio = course.lowest("gradient.depth_ratio")
     clues = clue("ARC001", "gradient.depth_ratio", None if ratio is None else ratio.value)
-    return Suspect(
+    return Candidate(
         code="ARC001",
         likely=0.97,
         what="What a block is given does not go past its layers to what it gives.",
@@ -26,7 +26,7 @@ def no_residual(course: Course) -> Suspect | None:
     )
 
 
-def post_norm(course: Course) -> Suspect | None:
+def post_norm(course: HistoryView) -> Candidate | None:
     """Norms after the addition, and gradients that do not come down, or nothing learnt."""
     if course.facts.norm != "post" or course.goes_well:
         return None
@@ -37,7 +37,7 @@ def post_norm(course: Course) -> Suspect | None:
     alike = deep or course.lasting("tokens.cosine", lambda v: v > 0.98) is not None
     if ratio is None and not (stuck and alike and course.above_frequencies):
         return None
-    return Suspect(
+    return Candidate(
         code="ARC002",
         likely=0.9 if ratio is not None else 0.7,
         what="Norms stand after the addition, and the first blocks hear little of the loss.",
@@ -48,11 +48,11 @@ def post_norm(course: Course) -> Suspect | None:
     )
 
 
-def no_norms(course: Course) -> Suspect | None:
+def no_norms(course: HistoryView) -> Candidate | None:
     """No norm in the blocks."""
     if course.facts.norm != "none":
         return None
-    return Suspect(
+    return Candidate(
         code="ARC003",
         likely=0.9,
         what="No LayerNorm or RMSNorm was found in the blocks.",
@@ -64,7 +64,7 @@ def no_norms(course: Course) -> Suspect | None:
     )
 
 
-def idle_depth(course: Course) -> Suspect | None:
+def idle_depth(course: HistoryView) -> Candidate | None:
     """Deep blocks that add nothing to a stream that has grown."""
     if (course.facts.n_layers or 0) < limit("ARC004", "layers"):
         return None
@@ -73,7 +73,7 @@ def idle_depth(course: Course) -> Suspect | None:
     growth = course.lasting("stream.growth", lambda v: v > large)
     if growth is None or (idle is None and course.goes_well):
         return None
-    return Suspect(
+    return Candidate(
         code="ARC004",
         likely=0.7 if idle else 0.5,
         what=f"The stream grows to {growth.value:.3g} times its size from first block to last.",
@@ -84,14 +84,14 @@ def idle_depth(course: Course) -> Suspect | None:
     )
 
 
-def no_final_norm(course: Course) -> Suspect | None:
+def no_final_norm(course: HistoryView) -> Candidate | None:
     """No norm before the head; harmless in shallow models."""
     if course.facts.final_norm is not False or course.facts.norm == "post":
         return None
     start, guessing = course.start, course.guessing
     loud = start is not None and guessing is not None and start > guessing + 0.5
     drift = course.last("logits.log_z")
-    return Suspect(
+    return Candidate(
         code="ARC005",
         likely=0.85 if loud else 0.5,
         what="Nothing brings the stream to size between the last block and the head.",
@@ -102,7 +102,7 @@ def no_final_norm(course: Course) -> Suspect | None:
     )
 
 
-def score_scale(course: Course) -> Suspect | None:
+def score_scale(course: HistoryView) -> Candidate | None:
     """Scores that are not multiplied by 1 / sqrt(d_head)."""
     scale = course.facts.score_scale
     factor = limit("ARC006", "factor")
@@ -113,7 +113,7 @@ def score_scale(course: Course) -> Suspect | None:
     code = "ARC006" if scale > 1 else "ARC007"
     narrow = (course.first("attention.entropy") or 1.0) < limit("INI004", "entropy")
     large = (course.last("attention.max_logit") or 0.0) > limit("ATT007", "score")
-    return Suspect(
+    return Candidate(
         code=code,
         likely=0.85,
         what=f"Scores are multiplied by {scale:.3g} times 1 / sqrt(d_head).",
@@ -125,12 +125,12 @@ def score_scale(course: Course) -> Suspect | None:
     )
 
 
-def zero_scores(course: Course) -> Suspect | None:
+def zero_scores(course: HistoryView) -> Candidate | None:
     """Scores that are exactly zero, again and again, in every head."""
     readings = course.of("attention.max_logit")
     if len(readings) < 3 or any(read.value != 0 for read in readings):
         return None
-    return Suspect(
+    return Candidate(
         code="ARC008",
         likely=0.95,
         what=f"All scores are exactly 0, from update {readings[0].step} to {readings[-1].step}.",
@@ -140,14 +140,14 @@ def zero_scores(course: Course) -> Suspect | None:
     )
 
 
-def dead_units(course: Course) -> Suspect | None:
+def dead_units(course: HistoryView) -> Candidate | None:
     """Most units of a layer dead, from the start or for good."""
     dead = limit("ARC009", "dead")
     lasting = course.lasting("units.dead", lambda v: v > dead)
     if lasting is None:
         return None
     atonce = lasting.step <= 5
-    return Suspect(
+    return Candidate(
         code="ARC009",
         likely=0.9 if atonce else 0.6,
         what=f"{lasting.value:.0%} of the units of one layer are moved by no token.",
@@ -158,13 +158,13 @@ def dead_units(course: Course) -> Suspect | None:
     )
 
 
-def heavy_dropout(course: Course) -> Suspect | None:
+def heavy_dropout(course: HistoryView) -> Candidate | None:
     """Dropout of more than a half, or of much and little learnt."""
     p = course.facts.dropout
     if p is None or p <= limit("ARC010", "high"):
         return None
     absurd = p > limit("ARC010", "most")
-    return Suspect(
+    return Candidate(
         code="ARC010",
         likely=0.85 if absurd else 0.4,
         what=f"Dropout sets {p:.0%} of the features to zero.",
@@ -175,13 +175,13 @@ def heavy_dropout(course: Course) -> Suspect | None:
     )
 
 
-def alike(course: Course) -> Suspect | None:
+def alike(course: HistoryView) -> Candidate | None:
     """Tokens alike after the last block, and the loss at frequencies."""
     ceiling = limit("ARC011", "cosine")
     late = [read for read in course.of("tokens.cosine", after=200) if read.value > ceiling]
     if len(late) < 5 or course.goes_well:
         return None
-    return Suspect(
+    return Candidate(
         code="ARC011",
         likely=0.5,
         what="After the last block, two tokens of a text have nearly the same features.",
@@ -192,13 +192,13 @@ def alike(course: Course) -> Suspect | None:
     )
 
 
-def vanishing(course: Course) -> Suspect | None:
+def vanishing(course: HistoryView) -> Candidate | None:
     """Gradients that do not reach the first blocks, whatever the reason."""
     least = limit("ARC012", "least")
     ratio = course.lasting("gradient.depth_ratio", lambda v: v < least)
     if ratio is None or course.goes_well:
         return None
-    return Suspect(
+    return Candidate(
         code="ARC012",
         likely=0.55,
         what=f"The first block's gradients are {ratio.value:.1e} of the last one's.",
@@ -208,13 +208,13 @@ def vanishing(course: Course) -> Suspect | None:
     )
 
 
-def exploding(course: Course) -> Suspect | None:
+def exploding(course: HistoryView) -> Candidate | None:
     """Gradients that grow on their way to the first blocks."""
     ceiling = limit("ARC013", "most")
     ratio = course.lasting("gradient.depth_ratio", lambda v: v > ceiling)
     if ratio is None or course.goes_well:
         return None
-    return Suspect(
+    return Candidate(
         code="ARC013",
         likely=0.55,
         what=f"The first block's gradients are {ratio.value:.1e} times the last one's.",

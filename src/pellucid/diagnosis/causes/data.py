@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def only_frequencies(course: Course) -> Suspect | None:
+def only_frequencies(course: HistoryView) -> Candidate | None:
     """A plateau at the entropy of single tokens, with gradients that reach all blocks.
 
     {no residual, post-norm, shuffled labels, corrupted inputs}: the first two are told by the
@@ -28,7 +28,7 @@ def only_frequencies(course: Course) -> Suspect | None:
         return None  # a slow training stays there for long, and leaves it
     ratio = course.usual("gradient.depth_ratio")
     reach = ratio is None or ratio > limit("ARC002", "depth_ratio")
-    return Suspect(
+    return Candidate(
         code="DAT009",
         likely=0.8 if reach else 0.4,
         what=f"The loss stays at {end:.3g}; frequencies of single tokens alone give {unigram:.3g}.",
@@ -40,7 +40,7 @@ def only_frequencies(course: Course) -> Suspect | None:
     )
 
 
-def _early(course: Course, unigram: float) -> bool:
+def _early(course: HistoryView, unigram: float) -> bool:
     """Whether the loss was there after a third of the way: it has stood ever since."""
     n = len(course.losses) // 3
     window = course.losses[n : n + 10]
@@ -48,7 +48,7 @@ def _early(course: Course, unigram: float) -> bool:
     return abs(early_loss - unigram) < limit("DAT009", "above") or early_loss < unigram
 
 
-def too_good(course: Course) -> Suspect | None:
+def too_good(course: HistoryView) -> Candidate | None:
     """A loss that falls far below what pairs of tokens tell, before it can."""
     below = course.highest("loss.below_bigram", until=50)
     bigram, start = course.facts.bigram, course.start
@@ -63,7 +63,7 @@ def too_good(course: Course) -> Suspect | None:
     )
     if not fast and (below is None or below.value < limit("DAT011", "below")):
         return None
-    return Suspect(
+    return Candidate(
         code="DAT011",
         likely=0.7,
         what=f"The loss fell to {min(early, default=0):.2g} within {len(early)} updates.",
@@ -74,12 +74,12 @@ def too_good(course: Course) -> Suspect | None:
     )
 
 
-def same_batch(course: Course) -> Suspect | None:
+def same_batch(course: HistoryView) -> Candidate | None:
     """The very same ids at look after look."""
     again = course.lasting("batch.repeats", lambda v: v >= 2, n=1)
     if again is None:
         return None
-    return Suspect(
+    return Candidate(
         code="DAT001",
         likely=0.97,
         what=f"Up to update {again.step}, every batch that was looked at was the same.",
@@ -89,7 +89,7 @@ def same_batch(course: Course) -> Suspect | None:
     )
 
 
-def bad_batch(course: Course) -> Suspect | None:
+def bad_batch(course: HistoryView) -> Candidate | None:
     """A jump that comes alone and goes by itself."""
     spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
     if not spikes or course.history.stopped is not None or not course.goes_well:
@@ -98,7 +98,7 @@ def bad_batch(course: Course) -> Suspect | None:
     # a model that has learnt something guesses worse than at random only where text is no text;
     # one such batch is harmless
     foreign = course.guessing is not None and sum(v > course.guessing for v in since_spike) >= 2
-    return Suspect(
+    return Candidate(
         code="DAT008",
         likely=0.7 if foreign else 0.5,
         severity="warn" if foreign else None,
@@ -111,12 +111,12 @@ def bad_batch(course: Course) -> Suspect | None:
     )
 
 
-def degenerate(course: Course) -> Suspect | None:
+def degenerate(course: HistoryView) -> Candidate | None:
     """Rows that repeat a few tokens, in look after look."""
     share = course.lasting("batch.repetitive", lambda v: v > limit("DAT012", "share"), n=2)
     if share is None:
         return None
-    return Suspect(
+    return Candidate(
         code="DAT012",
         likely=0.9,
         what=f"{share.value:.0%} of the rows of update {share.step} repeat a few tokens.",
@@ -127,12 +127,12 @@ def degenerate(course: Course) -> Suspect | None:
     )
 
 
-def few_tokens(course: Course) -> Suspect | None:
+def few_tokens(course: HistoryView) -> Candidate | None:
     """A handful of tokens in an update."""
     tokens = course.facts.batch_tokens
     if tokens is None or tokens >= limit("DAT010", "tokens"):
         return None
-    return Suspect(
+    return Candidate(
         code="DAT010",
         likely=0.5,
         what=f"An update learns from {tokens} tokens.",
@@ -142,7 +142,7 @@ def few_tokens(course: Course) -> Suspect | None:
     )
 
 
-def jumps(course: Course) -> list[tuple[int, float]]:
+def jumps(course: HistoryView) -> list[tuple[int, float]]:
     """Updates whose loss is far above the window before, with how far."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
     points, jumped = course.history.losses, list[tuple[int, float]]()

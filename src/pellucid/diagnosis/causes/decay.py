@@ -5,15 +5,15 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 #: Fewer looks at the weights are no course of them.
 _FEW = 4
 
 
-def heavy_decay(course: Course) -> Suspect | None:
+def heavy_decay(course: HistoryView) -> Candidate | None:
     """Weights that shrink, at a product of rate and decay that explains it."""
     decay, rate = course.facts.weight_decay, course.rate
     if not decay or not rate or rate * decay < limit("OPT010", "product"):
@@ -28,7 +28,7 @@ def heavy_decay(course: Course) -> Suspect | None:
         return _capped(course, decay)
     if least is None or least > limit("OPT010", "shrunk"):
         return None
-    return Suspect(
+    return Candidate(
         code="OPT010",
         likely=0.92,
         what=f"Weights have shrunk to {least:.2g} of their size; decay takes {rate * decay:.1%} of "
@@ -44,11 +44,11 @@ def heavy_decay(course: Course) -> Suspect | None:
     )
 
 
-def _capped(course: Course, decay: float) -> Suspect | None:
+def _capped(course: HistoryView, decay: float) -> Candidate | None:
     """Decay that leaves no weight room, where too little was seen to see weights shrink."""
     if course.facts.optimiser not in ("Adam", "AdamW") or course.goes_well:
         return None
-    return Suspect(
+    return Candidate(
         code="OPT010",
         likely=0.85,
         what=f"Weight decay is {decay:g}: under Adam no weight stays above 1 / {decay:g}.",
@@ -58,7 +58,7 @@ def _capped(course: Course, decay: float) -> Suspect | None:
     )
 
 
-def decayed_gains(course: Course) -> Suspect | None:
+def decayed_gains(course: HistoryView) -> Candidate | None:
     """Gains that fall while decay takes all parameters."""
     low = course.last("norm.gain_low")
     begun = course.first("norm.gain_low")
@@ -67,7 +67,7 @@ def decayed_gains(course: Course) -> Suspect | None:
         return None
     if low > limit("OPT011", "gain"):
         return None
-    return Suspect(
+    return Candidate(
         code="OPT011",
         likely=0.85,
         what=f"The smallest gain of a norm went from {begun:.2g} to {low:.2g}; weight decay takes "

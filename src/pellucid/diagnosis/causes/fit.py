@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def by_heart(course: Course) -> Suspect | None:
+def by_heart(course: HistoryView) -> Candidate | None:
     """Held-out loss that rises from its lowest while the training loss goes on falling."""
     held = course.history.held_out
     if len(held) < 3 or course.fall is None:
@@ -22,7 +22,7 @@ def by_heart(course: Course) -> Suspect | None:
     if rise < limit("FIT001", "rise") or held[-2][1] < best or course.fall < 0:
         return None
     much = rise > limit("FIT001", "much")
-    return Suspect(
+    return Candidate(
         code="FIT001",
         likely=0.9 if much else 0.7,
         what=f"The held-out loss was lowest ({best:.3g}) at update {step}, and is {rise:.2g} "
@@ -34,7 +34,7 @@ def by_heart(course: Course) -> Suspect | None:
     )
 
 
-def stopped_falling(course: Course) -> Suspect | None:
+def stopped_falling(course: HistoryView) -> Candidate | None:
     """A flat end of a training that otherwise goes well: more cannot be said."""
     fall, updates = course.fall, limit("FIT002", "updates")
     rates = course.history.rates
@@ -43,7 +43,7 @@ def stopped_falling(course: Course) -> Suspect | None:
         return None
     if abs(fall) > limit("FIT002", "flat"):
         return None
-    return Suspect(
+    return Candidate(
         code="FIT002",
         likely=0.4,
         what=f"The loss is {course.end or 0:.3g} and has stood still for a third of the way.",
@@ -52,7 +52,7 @@ def stopped_falling(course: Course) -> Suspect | None:
     )
 
 
-def still_falling(course: Course) -> Suspect | None:
+def still_falling(course: HistoryView) -> Candidate | None:
     """A loss on its way down when training ended."""
     n = len(course.losses) // 10
     if n < 10 or course.updates < limit("FIT003", "updates") or not course.goes_well:
@@ -60,7 +60,7 @@ def still_falling(course: Course) -> Suspect | None:
     falls = (sum(course.losses[-2 * n : -n]) - sum(course.losses[-n:])) / n
     if falls < limit("FIT003", "falling"):
         return None
-    return Suspect(
+    return Candidate(
         code="FIT003",
         likely=0.6,
         what=f"Over the last tenth the loss fell by {falls:.2g}.",
@@ -69,7 +69,7 @@ def still_falling(course: Course) -> Suspect | None:
     )
 
 
-def nothing_learnt(course: Course) -> Suspect | None:
+def nothing_learnt(course: HistoryView) -> Candidate | None:
     """A loss that is where it began after many updates."""
     learnt = course.learnt
     if learnt is None or learnt > limit("FIT004", "learnt") or course.facts.pretrained:
@@ -81,7 +81,7 @@ def nothing_learnt(course: Course) -> Suspect | None:
         return None
     if course.facts.objective in ("DirectPreference", "PolicyGradient"):
         return None
-    return Suspect(
+    return Candidate(
         code="FIT004",
         likely=0.35,
         what=f"After {course.updates} updates the loss is {course.end or 0:.4g}; it began at "
@@ -91,7 +91,7 @@ def nothing_learnt(course: Course) -> Suspect | None:
     )
 
 
-def stopped_stepping(course: Course) -> Suspect | None:
+def stopped_stepping(course: HistoryView) -> Candidate | None:
     """Losses that go on long after the last update that was looked at, of looks that were many."""
     looks = sorted({read.step for reads in course.history.signs.values() for read in reads})
     if len(looks) < 3 or not course.steps or course.history.stopped is not None:
@@ -100,7 +100,7 @@ def stopped_stepping(course: Course) -> Suspect | None:
     silent = course.steps[-1] - looks[-1]
     if silent < max(limit("OPT017", "updates"), limit("OPT017", "looks") * widest):
         return None
-    return Suspect(
+    return Candidate(
         code="OPT017",
         likely=0.8,
         what=f"The last update that was seen is {looks[-1]}, and losses go on to "
@@ -112,7 +112,7 @@ def stopped_stepping(course: Course) -> Suspect | None:
     )
 
 
-def solved(course: Course) -> Suspect | None:
+def solved(course: HistoryView) -> Candidate | None:
     """A loss near 0, or a teacher that is met: nothing is left from which to learn."""
     end, apart = course.end, course.last("teacher.kl")
     if end is None or course.facts.objective in ("DirectPreference", "PolicyGradient"):
@@ -124,7 +124,7 @@ def solved(course: Course) -> Suspect | None:
     held = course.history.held_out[-1][1] if course.history.held_out else None
     by_heart = held is not None and held > end + limit("FIT005", "apart")
     beside = "" if held is None else f"; on held-out text it is {held:.3g}"
-    return Suspect(
+    return Candidate(
         code="FIT005",
         likely=0.6,
         what=f"The loss is {end:.3g} at update {course.updates}{beside}."

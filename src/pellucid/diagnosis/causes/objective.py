@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import math
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import Evidence, limit
 
 
-def summed(course: Course) -> Suspect | None:
+def summed(course: HistoryView) -> Candidate | None:
     """A reported loss that is many times -log p: as many as there are tokens, or parts."""
     ratio = _reported(course)
     if ratio is None or ratio < 1.8:
         return None
     parts = abs(ratio - round(ratio)) < 0.06 * ratio and ratio < 33
     code = "LOS007" if parts else "LOS006"
-    return Suspect(
+    return Candidate(
         code=code if ratio > 20 or parts else "LOS005",
         likely=0.85 if ratio > 20 or parts else 0.6,
         what=f"The reported loss is {ratio:.4g} times -log p of the targets.",
@@ -33,7 +33,7 @@ def summed(course: Course) -> Suspect | None:
     )
 
 
-def parted(course: Course) -> Suspect | None:
+def parted(course: HistoryView) -> Candidate | None:
     """A loss that goes to nothing while -log p of the next token does not come along."""
     probe, end = course.last("loss.probe"), course.end
     if probe is None or end is None or not course.fresh or _reported(course) is None:
@@ -45,7 +45,7 @@ def parted(course: Course) -> Suspect | None:
     ceiling = min(course.guessing or 0, limit("LOS001", "share") * probe)
     if end > ceiling or probe - end < limit("LOS001", "gap"):
         return None
-    return Suspect(
+    return Candidate(
         code="LOS001",
         likely=0.75,
         what=f"The reported loss fell to {end:.2g}, while -log p of the next token is {probe:.3g}: "
@@ -57,7 +57,7 @@ def parted(course: Course) -> Suspect | None:
     )
 
 
-def climbing(course: Course) -> Suspect | None:
+def climbing(course: HistoryView) -> Candidate | None:
     """A loss that rises from the first update on, and steadily."""
     n, guessing, start = len(course.losses) // 4, course.guessing, course.start
     if n < 10 or guessing is None or start is None or course.end is None:
@@ -66,7 +66,7 @@ def climbing(course: Course) -> Suspect | None:
     rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
     if not rises or min(course.losses) < start - 0.5 or start > 2 * guessing:
         return None
-    return Suspect(
+    return Candidate(
         code="LOS009",
         likely=0.8,
         what=f"The loss rises steadily, from {start:.3g} to {course.end:.3g}, and never fell: "
@@ -78,12 +78,12 @@ def climbing(course: Course) -> Suspect | None:
     )
 
 
-def turned(course: Course) -> Suspect | None:
+def turned(course: HistoryView) -> Candidate | None:
     """A loss below zero, of an objective whose loss cannot be."""
     negative = [(s, v) for s, v in course.history.losses if v < -0.05]
     if course.facts.objective in ("PolicyGradient", "DirectPreference") or len(negative) < 3:
         return None
-    return Suspect(
+    return Candidate(
         code="LOS009",
         likely=0.95,
         what=f"The loss is {negative[0][1]:.3g} at update {negative[0][0]}; -log p never is.",
@@ -93,7 +93,7 @@ def turned(course: Course) -> Suspect | None:
     )
 
 
-def softmax_twice(course: Course) -> Suspect | None:
+def softmax_twice(course: HistoryView) -> Candidate | None:
     """A loss that cannot leave the narrow band below ln V that probabilities as logits allow."""
     guessing, start, size = course.guessing, course.start, course.facts.vocab_size
     if guessing is None or start is None or course.end is None or size is None:
@@ -104,7 +104,7 @@ def softmax_twice(course: Course) -> Suspect | None:
     in_band = abs(start - guessing) < 0.02 and min(course.losses) > floor - 0.02
     if not in_band or not faint or course.updates < 20:
         return None
-    return Suspect(
+    return Candidate(
         code="LOS008",
         likely=0.85,
         what=f"The loss begins at exactly ln V with a gradient norm of {max(norms):.2g}, and stays "
@@ -118,12 +118,12 @@ def softmax_twice(course: Course) -> Suspect | None:
     )
 
 
-def diluted(course: Course) -> Suspect | None:
+def diluted(course: HistoryView) -> Candidate | None:
     """A reported loss below -log p of the targets: something that is easy is counted."""
     ratio = _reported(course)
     if ratio is None or not 0.02 < ratio < 0.8:
         return None
-    return Suspect(
+    return Candidate(
         code="LOS010",
         likely=0.6,
         what=f"The reported loss is only {ratio:.2f} times -log p of the targets.",
@@ -134,7 +134,7 @@ def diluted(course: Course) -> Suspect | None:
     )
 
 
-def other_terms(course: Course) -> Suspect | None:
+def other_terms(course: HistoryView) -> Candidate | None:
     """Other terms than -log p that are much of the loss, by the config or by the numbers."""
     run, ratio = course.history.config, _reported(course)
     smoothing, z_loss = (
@@ -151,7 +151,7 @@ def other_terms(course: Course) -> Suspect | None:
         )
     if not heavy and not is_raised:
         return None
-    return Suspect(
+    return Candidate(
         code="LOS013",
         likely=0.97 if heavy else 0.6,
         what=f"Label smoothing is {smoothing:g} and z-loss {z_loss:g}."
@@ -166,7 +166,7 @@ def other_terms(course: Course) -> Suspect | None:
     )
 
 
-def _reported(course: Course) -> float | None:
+def _reported(course: HistoryView) -> float | None:
     """The first reported loss over -log p on the first rows; None where either is not known."""
     probe, start = course.first("loss.probe"), course.start
     plain = course.facts.objective in (None, "NextToken", "SequenceToSequence")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def large_eps(course: Course) -> Suspect | None:
+def large_eps(course: HistoryView) -> Candidate | None:
     """A first step of Adam's that is not 1 times the rate, as the formula has it."""
     first = course.first("update.effective_step")
     eps = course.facts.eps
@@ -22,7 +22,7 @@ def large_eps(course: Course) -> Suspect | None:
     if eps is not None and eps <= limit("OPT009", "usual"):
         return None
     later = course.last("update.effective_step")
-    return Suspect(
+    return Candidate(
         code="OPT009",
         likely=0.9 if eps is not None else 0.6,
         what=f"Adam's first step was {first:.2g} times the learning rate; its formula says 1.",
@@ -34,12 +34,12 @@ def large_eps(course: Course) -> Suspect | None:
     )
 
 
-def swapped_betas(course: Course) -> Suspect | None:
+def swapped_betas(course: HistoryView) -> Candidate | None:
     """A first beta that is larger than the second."""
     betas = course.facts.betas
     if betas is None or betas[0] <= betas[1]:
         return None
-    return Suspect(
+    return Candidate(
         code="OPT016",
         likely=0.97,
         what=f"betas are ({betas[0]:g}, {betas[1]:g}).",
@@ -49,7 +49,7 @@ def swapped_betas(course: Course) -> Suspect | None:
     )
 
 
-def tight_clip(course: Course) -> Suspect | None:
+def tight_clip(course: HistoryView) -> Candidate | None:
     """A limit far below the usual norm."""
     clip = course.facts.clip_norm
     norms = [value for _, value in course.history.grad_norms]
@@ -60,7 +60,7 @@ def tight_clip(course: Course) -> Suspect | None:
     tiny = at_clip and clip < limit("OPT012", "tiny")
     if cut > limit("OPT012", "cut") and not tiny:
         return None
-    return Suspect(
+    return Candidate(
         code="OPT012",
         likely=0.85 if _adapts(course) else 0.95,
         what=f"Gradients are cut to a norm of {clip:.3g}, every one of them.",
@@ -72,19 +72,19 @@ def tight_clip(course: Course) -> Suspect | None:
     )
 
 
-def _adapts(course: Course) -> bool:
+def _adapts(course: HistoryView) -> bool:
     """Whether steps are of one size, however long gradients are."""
     return course.facts.betas is not None or bool(course.of("update.effective_step"))
 
 
-def still_weights(course: Course) -> Suspect | None:
+def still_weights(course: HistoryView) -> Candidate | None:
     """A matrix that no update moves while the others do."""
     lows = course.of("update.ratio_low", after=1)
     moving = course.usual("update.ratio")
     if len(lows) < 3 or any(read.value != 0 for read in lows) or course.rate == 0:
         return None
     alone = bool(moving)
-    return Suspect(
+    return Candidate(
         code="OPT002",
         likely=0.9,
         what=("One matrix" if alone else "No matrix")
@@ -96,12 +96,12 @@ def still_weights(course: Course) -> Suspect | None:
     )
 
 
-def no_gradient(course: Course) -> Suspect | None:
+def no_gradient(course: HistoryView) -> Candidate | None:
     """Trainable tensors without any gradient, again and again."""
     missing = course.lasting("gradient.missing", lambda v: v > 0)
     if missing is None:
         return None
-    return Suspect(
+    return Candidate(
         code="GRD001",
         likely=0.9,
         what=f"{missing.value:.0%} of the trainable tensors have no gradient.",
@@ -110,11 +110,11 @@ def no_gradient(course: Course) -> Suspect | None:
     )
 
 
-def never_cleared(course: Course) -> Suspect | None:
+def never_cleared(course: HistoryView) -> Candidate | None:
     """Gradients that are there already when those of an update arrive."""
     leftover = course.lasting("gradient.left", lambda v: v > 1e-3)
     if leftover is not None:
-        return Suspect(
+        return Candidate(
             code="OPT014",
             likely=0.97,
             what=f"When gradients arrive, others of {leftover.value:.2g} times their size are "
@@ -126,7 +126,7 @@ def never_cleared(course: Course) -> Suspect | None:
     return None if course.of("gradient.left") else _repeated(course)
 
 
-def _repeated(course: Course) -> Suspect | None:
+def _repeated(course: HistoryView) -> Candidate | None:
     """Where that was not seen: gradients nearly the same at every look, which grow."""
     same = limit("OPT014", "alike")
     late = [read.value for read in course.of("gradient.cosine", after=20)]
@@ -136,7 +136,7 @@ def _repeated(course: Course) -> Suspect | None:
     n = len(norms) // 4
     grown = statistics.median(norms[-n:]) / max(statistics.median(norms[:n]), 1e-30)
     likely = 0.9 if grown > limit("OPT014", "growth") else 0.6
-    return Suspect(
+    return Candidate(
         code="OPT014",
         likely=likely,
         what=f"The gradients of two looks have a cosine of {statistics.median(late):.2f}, and "
@@ -148,13 +148,13 @@ def _repeated(course: Course) -> Suspect | None:
     )
 
 
-def lost_memory(course: Course) -> Suspect | None:
+def lost_memory(course: HistoryView) -> Candidate | None:
     """Adam's steps are of full size again in the middle of a training, and the loss jumps."""
     steps = course.of("update.effective_step", after=30)
     low, high = limit("OPT015", "before"), limit("OPT015", "after")
     for last, current in pairwise(steps):
         if last.value < low and current.value > high and _jumps(course, current.step):
-            return Suspect(
+            return Candidate(
                 code="OPT015",
                 likely=0.8,
                 what=f"At update {current.step} Adam took a first step again.",
@@ -165,7 +165,7 @@ def lost_memory(course: Course) -> Suspect | None:
     return None
 
 
-def stale_memory(course: Course) -> Suspect | None:
+def stale_memory(course: HistoryView) -> Candidate | None:
     """Gradients larger than expected, then a jump of the loss, with a long memory."""
     betas = course.facts.betas
     if betas is None or betas[1] < limit("OPT008", "beta2"):
@@ -182,7 +182,7 @@ def stale_memory(course: Course) -> Suspect | None:
     )
     if surprise is None:
         return None
-    return Suspect(
+    return Candidate(
         code="OPT008",
         likely=0.6,
         what=f"Gradients were {surprise.value:.3g} times what the optimiser expects, and then the "
@@ -195,7 +195,7 @@ def stale_memory(course: Course) -> Suspect | None:
     )
 
 
-def _held_back(course: Course) -> Suspect | None:
+def _held_back(course: HistoryView) -> Candidate | None:
     """A jump after which steps are small, for the memory of it does not go."""
     betas, memory = course.facts.betas, course.memory
     steps = course.of("update.effective_step", after=30)
@@ -204,7 +204,7 @@ def _held_back(course: Course) -> Suspect | None:
     for i, current in enumerate(steps[1:-2], start=1):
         later = statistics.median(read.value for read in steps[i + 1 : i + 4])
         if _jumps(course, current.step) and later < 0.75 * steps[i - 1].value:
-            return Suspect(
+            return Candidate(
                 code="OPT008",
                 likely=0.9,
                 what=f"The loss jumped about update {current.step}, and since then steps are "
@@ -220,7 +220,7 @@ def _held_back(course: Course) -> Suspect | None:
     return None
 
 
-def _jumps(course: Course, step: int) -> bool:
+def _jumps(course: HistoryView, step: int) -> bool:
     """Whether the loss rises around an update, of what it was before."""
     within = int(limit("OPT008", "within"))
     points = course.history.losses

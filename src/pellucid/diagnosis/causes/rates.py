@@ -5,12 +5,12 @@ Comes in: the course of a training. Goes out: suspects. They do not know one ano
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.course import Course, clue
-from pellucid.diagnosis.causes.suspect import Suspect
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import Evidence, limit
 
 
-def too_high(course: Course) -> Suspect | None:
+def too_high(course: HistoryView) -> Candidate | None:
     """Updates that move weights by far too much, and what runs away because of it."""
     signs = runaway(course)
     hurt = hurts(course)
@@ -20,7 +20,7 @@ def too_high(course: Course) -> Suspect | None:
         return None
     sudden = starts_hot(course)
     likely = min(0.95, 0.5 + 0.1 * len(signs) + (0.15 if hurt else 0) - (0.25 if sudden else 0))
-    return Suspect(
+    return Candidate(
         code="OPT005",
         likely=likely,
         what=f"At a learning rate of {course.rate or 0:.3g}, "
@@ -34,14 +34,14 @@ def too_high(course: Course) -> Suspect | None:
     )
 
 
-def no_warm_up(course: Course) -> Suspect | None:
+def no_warm_up(course: HistoryView) -> Candidate | None:
     """A first update that tears up what was drawn, and a rate that may do afterwards."""
     if not starts_hot(course):
         return None
     first = course.first("update.ratio")
     later = course.usual("update.ratio", after=course.updates // 2)
     calm = later is not None and later < limit("OPT005", "far")
-    return Suspect(
+    return Candidate(
         code="OPT006",
         likely=0.8 if calm else 0.6,
         what="The first update, at full rate, moved the middle matrix by "
@@ -54,7 +54,7 @@ def no_warm_up(course: Course) -> Suspect | None:
     )
 
 
-def too_low(course: Course) -> Suspect | None:
+def too_low(course: HistoryView) -> Candidate | None:
     """Weights that hardly move at steps of full size, and little learnt."""
     settled = course.settled
     moved = course.usual("update.ratio", after=settled)
@@ -68,7 +68,7 @@ def too_low(course: Course) -> Suspect | None:
         return None
     if step is not None and step < limit("OPT007", "step"):
         return None
-    return Suspect(
+    return Candidate(
         code="OPT007",
         likely=0.9 if moved < least / 2 else 0.7,
         what=f"An update moves the middle matrix by {moved:.1e} of its size, with steps that are "
@@ -81,7 +81,7 @@ def too_low(course: Course) -> Suspect | None:
     )
 
 
-def zero_for_good(course: Course) -> Suspect | None:
+def zero_for_good(course: HistoryView) -> Candidate | None:
     """A rate of exactly 0 over the last fifth of what was recorded, or all of it."""
     rates = course.history.rates
     least = max(10, round(limit("OPT013", "share") * course.updates))
@@ -91,7 +91,7 @@ def zero_for_good(course: Course) -> Suspect | None:
     since = next(step for step, _ in rates if all(v == 0 for s, v in rates if s >= step))
     if course.updates - since < least:
         return None
-    return Suspect(
+    return Candidate(
         code="OPT013",
         likely=0.97,
         what=f"The learning rate is 0 from update {since} to {course.updates}.",
@@ -101,7 +101,7 @@ def zero_for_good(course: Course) -> Suspect | None:
     )
 
 
-def starts_hot(course: Course) -> bool:
+def starts_hot(course: HistoryView) -> bool:
     """Whether the first update moved the weights by much, at the full rate."""
     first, warm = course.first("update.ratio"), course.facts.warmup_steps
     rates = course.history.rates
@@ -111,7 +111,7 @@ def starts_hot(course: Course) -> bool:
     return full and first is not None and first > limit("OPT006", "first") and not small
 
 
-def runaway(course: Course) -> list[tuple[str, tuple[Evidence, ...]]]:
+def runaway(course: HistoryView) -> list[tuple[str, tuple[Evidence, ...]]]:
     """What runs away: in words, with evidence."""
     runaways: list[tuple[str, tuple[Evidence, ...]]] = []
 
@@ -140,7 +140,7 @@ def runaway(course: Course) -> list[tuple[str, tuple[Evidence, ...]]]:
     return runaways
 
 
-def hurts(course: Course) -> bool:
+def hurts(course: HistoryView) -> bool:
     """Whether the loss diverged, rose again, or never came down."""
     if course.history.stopped is not None:
         return True
@@ -150,7 +150,7 @@ def hurts(course: Course) -> bool:
     return up or none or course.at_frequencies
 
 
-def _since(course: Course) -> int | None:
+def _since(course: HistoryView) -> int | None:
     largest_update = course.highest("update.ratio")
     return None if largest_update is None else largest_update.step
 

@@ -3,7 +3,7 @@
 `CHAPTERS` is the one list; `tell` builds one of them at a place.
 """
 
+from pellucid.explain.chapters.contents import CHAPTERS, Entry, find, tell
 from pellucid.explain.chapters.maps import pooled_map
-from pellucid.explain.chapters.table import CHAPTERS, Entry, find, tell
 
 __all__ = ["CHAPTERS", "Entry", "find", "pooled_map", "tell"]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 
-from pellucid.explain import updating
+from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
-from pellucid.explain.chapter import Chapter, Place, Table
+from pellucid.explain.chapter_types import Chapter, Place, Table
 from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.chapters.words import shares_at
-from pellucid.explain.places import settled
-from pellucid.explain.receipts.ends import loss_receipt, piece, probability_receipt
-from pellucid.explain.receipts.updates import moved_to
+from pellucid.explain.chapters.target_token import shares_at
+from pellucid.explain.receipts.optimiser_step import moved_to
+from pellucid.explain.receipts.outputs import loss_receipt, piece, probability_receipt
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
@@ -33,7 +33,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             "after-update", "Every weight of this model is frozen: no step moves it."
         )
     token = priced(trace, chosen)
-    updated = updating.after_update(trace)
+    updated = optimiser_step.after_update(trace)
     came = int(trace.ids[token + 1])
     p_before, p_after = (float(shares_at(version, token)[came]) for version in (trace, updated))
     probability_change = change(trace, updated, token)
@@ -48,7 +48,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     pieces = trace.pieces(trace.side)
     loss, new_loss = float(trace["loss"]), float(updated["loss"])
-    step_settings = updating.settings(trace, next(iter(trace.backward().norms)))
+    step_settings = optimiser_step.settings(trace, next(iter(trace.backward().norms)))
     return Chapter(
         id="after-update",
         number=20,
@@ -71,7 +71,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         ),
         notes=(
             step_settings.told,
-            *updating.left_out(trace),
+            *optimiser_step.left_out(trace),
             f"the distribution after this token moved by KL {probability_change.kl:.4g} nats",
             "the model that is looked at was not touched: a copy was moved, and is forgotten",
         ),

@@ -5,11 +5,11 @@ Comes in: a trace, a token. Goes out: a chapter.
 
 from __future__ import annotations
 
-from pellucid.explain.chapter import Bars, Chapter, Part, Place, Tokens
+from pellucid.explain.chapter_types import Bars, Chapter, Part, Place, Tokens
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.places import Chosen, settled
-from pellucid.explain.receipts.ends import piece
 from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zero_sum_receipt
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

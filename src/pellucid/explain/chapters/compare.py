@@ -12,15 +12,12 @@ from functools import partial
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import heads
-from pellucid.explain.chapter import Bars, Chapter, Matrix, Picture, Place, Receipt, Table
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Bars, Chapter, Matrix, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.maps import MOST
-from pellucid.explain.comparing import Comparison, shares
-from pellucid.explain.ends import wide
 from pellucid.explain.expressions import Expression
-from pellucid.explain.places import Chosen, settled
-from pellucid.explain.receipts.ends import piece
-from pellucid.explain.receipts.making import (
+from pellucid.explain.outputs import wide
+from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     apply,
     at,
@@ -29,7 +26,10 @@ from pellucid.explain.receipts.making import (
     source_of,
     total,
 )
-from pellucid.explain.receipts.making import receipt as made
+from pellucid.explain.receipts.builder import receipt as made
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import Chosen, settled
+from pellucid.explain.trace_comparison import Comparison, shares
 from pellucid.explain.tracing import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
@@ -211,7 +211,7 @@ def _maps(trace: Trace, other_trace: Trace, chosen: Chosen) -> Matrix | str:
         )
     rows = trace.pieces(chosen.side)
     columns = trace.pieces("encoder" if chosen.cross else chosen.side)
-    mask = heads.mask(chosen.look(trace))
+    mask = attention_heads.mask(chosen.look(trace))
     apart = (weights - other_weights).masked_fill(~mask, math.nan)[:MOST, :MOST]
     values = [[None if math.isnan(x) else x for x in row] for row in to_list(apart)]
     cut = max(weights.shape) > MOST

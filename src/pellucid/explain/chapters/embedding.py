@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.ends import wide
-from pellucid.explain.places import Chosen, settled
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.outputs import wide
 from pellucid.explain.receipts import embedding_receipt
-from pellucid.explain.receipts.ends import piece
-from pellucid.explain.receipts.making import apply, at, product, receipt, row, source_of
+from pellucid.explain.receipts.builder import apply, at, product, receipt, row, source_of
+from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

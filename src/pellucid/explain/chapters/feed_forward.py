@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.places import Chosen, settled
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
 from pellucid.explain.receipts import activation_receipt, linear_receipt
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.model import MLP, GatedMLP
 from pellucid.typed import to_list

@@ -6,17 +6,17 @@ Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
 from __future__ import annotations
 
 from pellucid.explain.addresses import letter_of
-from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts.gradients import (
     length_receipt,
     norm_receipt_of_all,
     split_receipt,
 )
+from pellucid.explain.residual_sums import why_not
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
-from pellucid.explain.writing import why_not
 from pellucid.typed import length
 
 

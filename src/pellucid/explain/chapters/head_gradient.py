@@ -5,12 +5,12 @@ Comes in: a trace, a token, a feature. Goes out: a chapter.
 
 from __future__ import annotations
 
-from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
+from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.places import settled
-from pellucid.explain.receipts.ends import piece
 from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

@@ -13,10 +13,9 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter import Chapter, Matrix, Place, Receipt, Table
+from pellucid.explain.chapter_types import Chapter, Matrix, Place, Receipt, Table
 from pellucid.explain.chapters.maps import pooled_map
-from pellucid.explain.places import Chosen, settled
-from pellucid.explain.receipts.making import (
+from pellucid.explain.receipts.builder import (
     Expression,
     apply,
     at,
@@ -25,6 +24,7 @@ from pellucid.explain.receipts.making import (
     source_of,
     total,
 )
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

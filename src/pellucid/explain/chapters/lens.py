@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter import Chapter, Matrix, Place, Table
-from pellucid.explain.chapters.words import mask_or, word_of
-from pellucid.explain.ends import wide
-from pellucid.explain.places import settled
+from pellucid.explain.chapter_types import Chapter, Matrix, Place, Table
+from pellucid.explain.chapters.target_token import mask_or, word_of
+from pellucid.explain.outputs import wide
 from pellucid.explain.receipts import logit_receipt, probability_receipt
-from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

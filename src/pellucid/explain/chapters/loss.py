@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from pellucid.explain.chapter import Chapter, Picture, Place, Receipt, Table, Tokens
-from pellucid.explain.places import settled
+from pellucid.explain.chapter_types import Chapter, Picture, Place, Receipt, Table, Tokens
 from pellucid.explain.receipts import loss_receipt, surprisal_receipt
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 

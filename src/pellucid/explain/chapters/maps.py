@@ -11,9 +11,9 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.explain import heads
-from pellucid.explain.chapter import Matrix
-from pellucid.explain.places import Chosen
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Matrix
+from pellucid.explain.selection import Chosen
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
@@ -26,7 +26,7 @@ def head_map(
 ) -> Matrix:
     """The scores or weights of a head, about the chosen query and key; what is masked is None."""
     look = chosen.look(trace)
-    values, mask = trace[f"{chosen.head_name}.{what}"].float(), heads.mask(look)
+    values, mask = trace[f"{chosen.head_name}.{what}"].float(), attention_heads.mask(look)
     rows, columns = (
         trace.pieces(chosen.side),
         trace.pieces("encoder" if chosen.cross else chosen.side),
@@ -56,7 +56,7 @@ def head_map(
 def pooled_map(trace: Trace, chosen: Chosen, most: int = 32) -> Matrix:
     """A head's weights small enough for a thumbnail: the largest of each patch."""
     weights = trace[f"{chosen.head_name}.weights"].float()
-    mask = heads.mask(chosen.look(trace))
+    mask = attention_heads.mask(chosen.look(trace))
     queries, keys = weights.shape
     patch = -(-max(queries, keys) // most)
     note = ""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from pellucid.explain.chapter import Chapter, Lines, Picture, Place, Table
+from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Table
 from pellucid.explain.norms import leaks, scale_of
-from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import norm_receipt
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.model import Sandwich
 from pellucid.typed import to_list

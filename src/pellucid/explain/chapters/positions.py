@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.explain import heads
-from pellucid.explain.chapter import Bars, Chapter, Lines, Picture, Place, Receipt, Table
-from pellucid.explain.places import Chosen, settled
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
 from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.sums import start_of
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.model import (
     ALiBi,
@@ -121,7 +121,7 @@ def _biased(trace: Trace, chosen: Chosen) -> _Parts:
     look = chosen.look(trace)
     if isinstance(look.layer, LinearAttention):
         return "Positions act on scores here, and linear attention has none.", [], []
-    bias = heads.bias(look, chosen.head)
+    bias = attention_heads.bias(look, chosen.head)
     assert bias is not None
     line = to_list(bias[chosen.token].float())
     picture = Lines(

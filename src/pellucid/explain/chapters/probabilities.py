@@ -11,11 +11,11 @@ import math
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.chapters.words import mask_or, shares_at
-from pellucid.explain.places import settled
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.chapters.target_token import mask_or, shares_at
 from pellucid.explain.receipts import logit_receipt, probability_receipt
-from pellucid.explain.receipts.ends import piece
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
 from pellucid.maths.sampling import keep_top_k, keep_top_p
 from pellucid.typed import to_list

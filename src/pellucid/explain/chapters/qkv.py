@@ -6,10 +6,10 @@ Comes in: a trace, a head, a token, a feature. Goes out: a chapter.
 from __future__ import annotations
 
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter import Bars, Chapter, Place, Receipt
-from pellucid.explain.places import Chosen, settled
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
 from pellucid.explain.receipts import linear_receipt
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory
 from pellucid.typed import to_list

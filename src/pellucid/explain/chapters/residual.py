@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pellucid.explain.chapter import Bars, Chapter, Lines, Picture, Place, Receipt
-from pellucid.explain.chapters.words import word_of
+from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt
+from pellucid.explain.chapters.target_token import word_of
 from pellucid.explain.contributions import contributions, why_no_contributions
-from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import residual_receipt
-from pellucid.explain.receipts.ends import piece
-from pellucid.explain.receipts.making import apply, at, receipt, row, source_of
+from pellucid.explain.receipts.builder import apply, at, receipt, row, source_of
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.residual_sums import sums, why_not
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
-from pellucid.explain.writing import sums, why_not
 from pellucid.typed import to_list
 
 
@@ -84,7 +84,7 @@ def _taken_apart(trace: Trace, chosen: Chosen, word: int, origin: str) -> tuple[
     parts = row(torch.tensor(logit_parts.values, dtype=torch.float64), "contributions")
     expression = apply("sum", parts)
     if cap is not None:
-        from pellucid.explain.receipts.making import constant
+        from pellucid.explain.receipts.builder import constant
 
         limit = constant(cap, "cap")
         expression = apply("mul", limit, apply("tanh", apply("div", expression, limit)))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-from pellucid.explain import heads
-from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt
 from pellucid.explain.chapters.maps import head_map
-from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import score_receipt
-from pellucid.explain.receipts.making import at
+from pellucid.explain.receipts.builder import at
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.typed import to_list
 
@@ -25,9 +25,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     look = chosen.look(trace)
     scoring = look.scoring
     if scoring is None:
-        return _chapter("This layer scores nothing.", notes=(heads.NO_SCORES,))
-    hidden = not bool(heads.mask(look)[chosen.token, chosen.other])
-    biased = heads.bias(look, chosen.head) is not None
+        return _chapter("This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
+    hidden = not bool(attention_heads.mask(look)[chosen.token, chosen.other])
+    biased = attention_heads.bias(look, chosen.head) is not None
     notes = (
         *(
             (f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",)

@@ -5,12 +5,12 @@ Comes in: a trace, a head, a query and a key. Goes out: a chapter.
 
 from __future__ import annotations
 
-from pellucid.explain import heads
-from pellucid.explain.chapter import Bars, Chapter, Place
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
-from pellucid.explain.listening import Look
-from pellucid.explain.places import Chosen, settled
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
+from pellucid.explain.record_block import AttentionRecord
+from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
 from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.typed import to_list
@@ -55,7 +55,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _notes(trace: Trace, look: Look, chosen: Chosen) -> list[str]:
+def _notes(trace: Trace, look: AttentionRecord, chosen: Chosen) -> list[str]:
     notes: list[str] = []
     if chosen.as_head() in trace.scales:
         by = trace.scales[chosen.as_head()]
@@ -75,7 +75,7 @@ def _notes(trace: Trace, look: Look, chosen: Chosen) -> list[str]:
         )
     if isinstance(look.layer, NeuralMemory):
         notes.append("this is what the window gives; a gate mixes it with what the memory gives")
-    if not bool(heads.mask(look).all()):
+    if not bool(attention_heads.mask(look).all()):
         notes.append("hidden cells are masked: their share is 0")
     if look.window is not None:
         notes.append(f"a query sees {look.window} keys at most")

@@ -5,10 +5,10 @@ Comes in: a trace. Goes out: a chapter.
 
 from __future__ import annotations
 
-from pellucid.explain.chapter import Chapter, Picture, Place, Table, Tokens
-from pellucid.explain.places import settled
+from pellucid.explain.chapter_types import Chapter, Picture, Place, Table, Tokens
+from pellucid.explain.selection import settled
 from pellucid.explain.tracing import Trace
-from pellucid.text import Tokenizer, WordMerges, replay
+from pellucid.tokenizers import Tokenizer, WordMerges, replay
 
 _MOST_STEPS = 16
 

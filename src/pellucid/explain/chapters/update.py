@@ -11,14 +11,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pellucid.explain import updating
-from pellucid.explain.chapter import Bars, Chapter, Picture, Place, Receipt, Table
+from pellucid.explain import optimiser_step
+from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.expressions import value
-from pellucid.explain.places import ChosenWeight, settled, weight_at
+from pellucid.explain.optimiser_step import Settings
 from pellucid.explain.receipts.gradients import weight_gradient_receipt
-from pellucid.explain.receipts.updates import (
+from pellucid.explain.receipts.optimiser_step import (
     correction,
     direction,
     moment_receipts,
@@ -26,8 +26,8 @@ from pellucid.explain.receipts.updates import (
     muon_receipt,
     next_receipt,
 )
+from pellucid.explain.selection import ChosenWeight, settled, weight_at
 from pellucid.explain.tracing import Trace
-from pellucid.explain.updating import Settings
 
 #: How far from one a singular value is still called near it.
 _NEAR = 0.3
@@ -39,7 +39,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     if why is not None:
         return nothing("update", why)
     weight, chosen = weight_at(trace, place), settled(trace, place)
-    settings = updating.settings(trace, weight.name)
+    settings = optimiser_step.settings(trace, weight.name)
     old_weight, new_weight = float(trace[weight.at()]), float(trace[weight.at(".next")])
     trend = "up" if new_weight > old_weight else "down" if new_weight < old_weight else "nowhere"
     ends = _apart(old_weight, new_weight), _apart(new_weight, old_weight)
@@ -133,7 +133,7 @@ def _plain_table(trace: Trace, weight: ChosenWeight) -> Table:
 
 
 def _muon_table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
-    divided = updating.divisor(trace, settings)
+    divided = optimiser_step.divisor(trace, settings)
     gradient = float(trace[weight.at(".grad")])
     m = float(trace[weight.at(".m")])
     rows: list[tuple[str, float, str]] = [
@@ -158,7 +158,7 @@ def _muon_table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table
 def _table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
     m, v = (float(trace[weight.at(f".{part}")]) for part in ("m", "v"))
     gradient, w = float(trace[weight.at(".grad")]), float(trace[weight.at()])
-    divisor = updating.divisor(trace, settings)
+    divisor = optimiser_step.divisor(trace, settings)
     were = [0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)]
     corrected_m = m / value(correction(settings.beta1, settings.step))
     corrected_v = v / value(correction(settings.beta2, settings.step))
@@ -203,7 +203,7 @@ def _notes(trace: Trace, settings: Settings) -> list[str]:
             "the step is the learning rate times the sign of g wherever |g| is far above eps "
             f"({settings.eps:g})"
         )
-    notes += updating.left_out(trace)
+    notes += optimiser_step.left_out(trace)
     if settings.clip_norm is not None:
         length = trace.backward().norm
         clipped = length > settings.clip_norm

@@ -11,20 +11,20 @@ from pellucid.explain.receipts.attention import (
     score_receipt,
     weight_receipt,
 )
-from pellucid.explain.receipts.ends import (
+from pellucid.explain.receipts.feed_forward import activation_receipt
+from pellucid.explain.receipts.linear import linear_receipt
+from pellucid.explain.receipts.norms import norm_receipt
+from pellucid.explain.receipts.outputs import (
     logit_receipt,
     loss_receipt,
     probability_receipt,
     surprisal_receipt,
 )
-from pellucid.explain.receipts.linear import linear_receipt
-from pellucid.explain.receipts.norms import norm_receipt
 from pellucid.explain.receipts.sums import (
     embedding_receipt,
     position_receipt,
     residual_receipt,
 )
-from pellucid.explain.receipts.units import activation_receipt
 
 __all__ = [
     "activation_receipt",

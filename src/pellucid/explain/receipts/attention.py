@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import torch
 
-from pellucid.explain import heads
-from pellucid.explain.chapter import Receipt
+from pellucid.explain import attention_heads
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Number, value
-from pellucid.explain.listening import Look
-from pellucid.explain.places import Chosen
-from pellucid.explain.receipts.making import (
+from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     added,
     apply,
@@ -28,6 +26,8 @@ from pellucid.explain.receipts.making import (
     total,
     vector,
 )
+from pellucid.explain.record_block import AttentionRecord
+from pellucid.explain.selection import Chosen
 from pellucid.explain.tracing import Trace
 from pellucid.model import LinearAttention, NeuralMemory, Rotary
 from pellucid.model.linear_attention import EPS
@@ -49,7 +49,7 @@ def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         expression = apply("mul", cap, apply("tanh", apply("div", expression, cap)))
         formula = "cap × tanh(q · k × scale / cap)"
     where = at(f"{name}.bias", chosen.token, chosen.other)
-    if heads.bias(look, chosen.head) is not None:
+    if attention_heads.bias(look, chosen.head) is not None:
         expression = added(expression, number(trace, where, "bias"))
         formula += " + bias"
     return receipt(
@@ -68,7 +68,7 @@ def weight_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     address = at(f"{name}.weights", chosen.token, chosen.other)
     if isinstance(look.layer, LinearAttention):
         return _share_receipt(trace, chosen, look, address)
-    visible_keys = heads.mask(look)[chosen.token].nonzero().flatten()
+    visible_keys = attention_heads.mask(look)[chosen.token].nonzero().flatten()
     scores = trace[f"{name}.scores"][chosen.token]
     scoring = look.scoring
     sinks = None if scoring is None else scoring.sinks
@@ -175,11 +175,11 @@ def rotation_receipt(trace: Trace, chosen: Chosen, which: str = "q") -> Receipt:
     )
 
 
-def _share_receipt(trace: Trace, chosen: Chosen, look: Look, address: str) -> Receipt:
+def _share_receipt(trace: Trace, chosen: Chosen, look: AttentionRecord, address: str) -> Receipt:
     name = chosen.head_name
     assert look.q_plain is not None
     assert look.k_plain is not None
-    mask = heads.mask(look)[chosen.token]
+    mask = attention_heads.mask(look)[chosen.token]
     plain_q = row(look.q_plain[0, chosen.head, chosen.token], "φ(q)")
     keys: list[int] = to_list(mask.nonzero().flatten())
     terms = [
@@ -200,13 +200,13 @@ def _share_receipt(trace: Trace, chosen: Chosen, look: Look, address: str) -> Re
     )
 
 
-def _added_by_positions(look: Look, weights: torch.Tensor) -> torch.Tensor:
+def _added_by_positions(look: AttentionRecord, weights: torch.Tensor) -> torch.Tensor:
     nothing = torch.zeros_like(look.out[:, :1])
     with torch.no_grad():
         return look.positions.add_values(nothing, weights[None, None].to(nothing), look.view)[0, 0]
 
 
-def _out_source(look: Look) -> str:
+def _out_source(look: AttentionRecord) -> str:
     if isinstance(look.layer, NeuralMemory):
         return source_of(NeuralMemory, "torch.lerp(")
     if isinstance(look.layer, LinearAttention):

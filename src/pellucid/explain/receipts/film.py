@@ -5,11 +5,11 @@ Comes in: a trace of a checkpoint, a snapshot of the same update. Goes out: a re
 
 from __future__ import annotations
 
-from pellucid.explain import ends
-from pellucid.explain.chapter import Receipt
-from pellucid.explain.receipts.ends import piece
-from pellucid.explain.receipts.making import apply, at, constant, receipt, source_of
-from pellucid.explain.snapshots import Snapshot
+from pellucid.explain import outputs
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.films.capture import Snapshot
+from pellucid.explain.receipts.builder import apply, at, constant, receipt, source_of
+from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.tracing import Trace
 
 
@@ -23,5 +23,5 @@ def film_receipt(trace: Trace, shot: Snapshot, token: int) -> Receipt:
         formula="exp(-filmed surprisal)",
         expression=apply("exp", apply("neg", filmed)),
         address=at("probabilities", token, word),
-        source=source_of(ends.of, 'torch.softmax(wide(trace["logits"])'),
+        source=source_of(outputs.of, 'torch.softmax(wide(trace["logits"])'),
     )

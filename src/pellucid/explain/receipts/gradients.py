@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from pellucid.explain import ends
-from pellucid.explain.chapter import Receipt
+from pellucid.explain import outputs
+from pellucid.explain.backward_segments import back
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Number, value
-from pellucid.explain.places import Chosen, ChosenWeight
-from pellucid.explain.receipts.ends import piece, probability_receipt
-from pellucid.explain.receipts.making import (
+from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     added,
     apply,
@@ -28,9 +27,10 @@ from pellucid.explain.receipts.making import (
     total,
     vector,
 )
-from pellucid.explain.stretches import back
+from pellucid.explain.receipts.outputs import piece, probability_receipt
+from pellucid.explain.residual_sums import sums
+from pellucid.explain.selection import Chosen, ChosenWeight
 from pellucid.explain.tracing import Trace
-from pellucid.explain.writing import sums
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.typed import length, to_list
@@ -85,7 +85,7 @@ def mean_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula="(p - y) / n",
         expression=apply("div", number(trace, at("error", token, word), "p - y"), n),
         address=at("logits.grad", token, word),
-        source=source_of(ends.loss_of, "return F.cross_entropy("),
+        source=source_of(outputs.loss_of, "return F.cross_entropy("),
         least=0.0,
     )
 

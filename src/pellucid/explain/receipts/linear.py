@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from pellucid.explain.chapter import Receipt
-from pellucid.explain.receipts.making import (
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.receipts.builder import (
     added,
     at,
     number,

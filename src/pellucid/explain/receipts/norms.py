@@ -10,9 +10,9 @@ import inspect
 
 from torch import Tensor, nn
 
-from pellucid.explain.chapter import Receipt
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Vector
-from pellucid.explain.receipts.making import (
+from pellucid.explain.receipts.builder import (
     added,
     apply,
     at,

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from pellucid.explain.chapter import Receipt
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
-from pellucid.explain.passage import Side
-from pellucid.explain.places import Chosen
-from pellucid.explain.receipts.making import (
+from pellucid.explain.forward_pass import Side
+from pellucid.explain.receipts.builder import (
     added,
     apply,
     at,
@@ -20,8 +19,9 @@ from pellucid.explain.receipts.making import (
     receipt,
     source_of,
 )
+from pellucid.explain.residual_sums import Sum
+from pellucid.explain.selection import Chosen
 from pellucid.explain.tracing import Trace
-from pellucid.explain.writing import Sum
 from pellucid.model import Positions, Transformer
 
 

@@ -1,0 +1,1 @@
+"""Flags that several commands share."""

@@ -1,0 +1,141 @@
+"""A chapter on one screen: a sentence, pictures, receipts, and what comes next.
+
+Comes in: a chapter and the place it is about. Goes out: lines of at most eighty columns. It does
+not know any chapter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from pellucid.cli.output.film import unrolled
+from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn
+from pellucid.display.terminal_text import folded, visible
+from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
+from pellucid.explain.chapters import CHAPTERS
+from pellucid.explain.receipt_text import line_of
+from pellucid.explain.selection import Chosen
+from pellucid.explain.tracing import Trace
+
+#: Maps that one screen holds.
+_MAPS = 3
+#: What of a place a chapter is about; all of it, for one that is not named here.
+_ABOUT: dict[str, tuple[str, ...]] = {
+    "tokens": (),
+    "embedding": ("token", "feature"),
+    "norm": ("layer", "token", "feature"),
+    "qkv": ("layer", "head", "token", "feature"),
+    "heads": ("layer", "token"),
+    "residual": ("layer", "token", "feature"),
+    "feed-forward": ("layer", "token", "feature"),
+    "lens": ("token",),
+    "probabilities": ("token",),
+    "loss": ("token",),
+    "backward": ("token",),
+    "head-gradient": ("token", "feature"),
+    "gradients": ("layer", "token", "feature"),
+    "rules": ("layer", "head", "token", "other", "feature"),
+    "nudge": ("layer",),
+    "update": ("layer",),
+    "after-update": ("token",),
+    "over-time": ("layer", "head", "token"),
+    "compare": ("layer", "head", "token"),
+}
+
+
+def lines_of(chapter: Chapter, trace: Trace, chosen: Chosen) -> Iterator[str]:
+    """The whole screen."""
+    ink = ink_for(sys.stdout.encoding)
+    yield from _folded(f"{chapter.number} · {chapter.title}   {_place(chapter, trace, chosen)}", 0)
+    yield ""
+    yield from _folded(chapter.sentence, 2)
+    maps = [picture for picture in chapter.pictures if isinstance(picture, Matrix)]
+    for picture in chapter.pictures:
+        if picture in maps[_MAPS:]:
+            continue
+        yield ""
+        at = _about(picture, chapter, chosen)
+        if isinstance(picture, Film | Frames):
+            yield from unrolled(picture, ink, *at)
+        else:
+            yield from drawn(picture, ink, *at)
+    if len(maps) > _MAPS:
+        yield ""
+        remainder = f"{len(maps) - _MAPS} small maps more are in --json; one at a time:"
+        yield from _folded(f"{remainder} --chapter softmax --head N", 2)
+    for receipt in chapter.receipts:
+        yield ""
+        yield from receipt_lines(receipt)
+    if chapter.notes:
+        yield ""
+    for note in chapter.notes:
+        yield from _folded(f"note: {note}", 2)
+    yield ""
+    yield _next(chapter)
+
+
+def receipt_lines(receipt: Receipt) -> Iterator[str]:
+    """Formula, operands, result, difference; where it stands, and what line computes it."""
+    off = abs(receipt.recomputed - receipt.model)
+    mark = "✓" if receipt.agrees else f"≠ differs ({receipt.dtype})"
+    yield from _folded(f"{mark} {receipt.title}", 2)
+    line = line_of(receipt)
+    yield from _folded(f"{receipt.formula} = {line.operands} = {line.result}", 6, 4)
+    apart = f"{off:.0e} apart" if off else "the same"
+    allowed = f"{receipt.allowed:.0e} allowed in {receipt.dtype}"
+    yield from _folded(f"the model has {line.model}: {apart}, {allowed}", 6, 4)
+    name, bracket, index = receipt.address.partition("[")
+    yield from _folded(f'trace["{name}"]{bracket}{index}   {receipt.source}', 6, 4)
+
+
+def contents() -> Iterator[str]:
+    """The chapters there are, a line each."""
+    width = max(len(entry.id) for entry in CHAPTERS)
+    for place, entry in enumerate(CHAPTERS, start=1):
+        yield f"  {place:>2}  {entry.id:<{width}}  {entry.about}"
+
+
+def ink_for(encoding: str | None) -> Ink:
+    """Blocks where the output can spell them."""
+    try:
+        (BLOCKS.shades + BLOCKS.steps).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return BLOCKS
+
+
+def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
+    part_texts = {
+        "layer": f"layer {chosen.layer}",
+        "head": f"head {chosen.head}" + (" to the encoder" if chosen.cross else ""),
+        "token": f"token {chosen.query(trace)}",
+        "other": f"looking at {chosen.key(trace)}",
+        "feature": f"feature {chosen.feature}",
+    }
+    about = _ABOUT.get(chapter.id, ("layer", "head", "token", "other"))
+    stack = f"{chosen.side} · " if len(trace.sides) == 2 and about else ""
+    return stack + " · ".join(part_texts[part] for part in about)
+
+
+def _about(picture: Picture, chapter: Chapter, chosen: Chosen) -> tuple[int, int]:
+    """The row and column of a map that have to be seen."""
+    if isinstance(picture, Frames) or (isinstance(picture, Matrix) and picture.address):
+        return chosen.token, chosen.other
+    return chosen.layer, chosen.head if chapter.id == "heads" else chosen.token
+
+
+def _next(chapter: Chapter) -> str:
+    names: Sequence[str] = [entry.id for entry in CHAPTERS]
+    place = names.index(chapter.id) + 1
+    if place == len(names):
+        return f"the last chapter; the first: --chapter {names[0]}"
+    return f"next: {place + 1} · {CHAPTERS[place].title}   (--chapter {names[place]})"
+
+
+def _folded(text: str, indent: int, first: int | None = None) -> Iterator[str]:
+    """Lines that fit, broken between words; the first may stand further out."""
+    first_indent = indent if first is None else first
+    lines = folded(visible(text), WIDTH - indent)
+    for place, line in enumerate(lines):
+        yield " " * (first_indent if place == 0 else indent) + line

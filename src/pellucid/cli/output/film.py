@@ -1,0 +1,93 @@
+"""Pictures that move, standing still: a line for each curve, with its ends in digits.
+
+Comes in: films and frames. Goes out: lines of text of at most eighty columns. It does not know what
+they are films of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pellucid.cli.output.pictures import WIDTH, Ink, drawn, number
+from pellucid.display.terminal_text import fitted, visible
+from pellucid.explain.chapter_types import Film, Frames, Matrix, Moving, Table
+
+#: Steps of a curve; curves and moments that one screen holds.
+_LONG, _CURVES, _MOMENTS = 36, 16, 8
+
+
+def unrolled(picture: Moving, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
+    """The lines of a film, or of one row of a head's map over time."""
+    if isinstance(picture, Film):
+        return [*_curves(picture, ink), *_ladder(picture, ink)]
+    return _row(picture, ink, row, column)
+
+
+def moments(count: int) -> list[int]:
+    """A few of so many snapshots, the first and the last with them."""
+    if count <= _MOMENTS:
+        return list(range(count))
+    return sorted({round(n * (count - 1) / (_MOMENTS - 1)) for n in range(_MOMENTS)})
+
+
+def _curves(film: Film, ink: Ink) -> list[str]:
+    if film.chosen is None:
+        return []
+    first = max(0, min(film.chosen - _CURVES // 2, len(film.names) - _CURVES))
+    places = range(first, min(first + _CURVES, len(film.names)))
+    lines = [f"  p of each token that came, update {film.steps[0]:,} to {film.steps[-1]:,}"]
+    for place in places:
+        mark = ">" if place == film.chosen else " "
+        lines.append(f"  {mark} {_curve(repr(film.names[place]), film.curves[place], ink)}")
+    lines.append(f"    {_curve('loss, nats', film.losses, ink)}")
+    part = f"; tokens {first + 1} to {first + len(places)} of {len(film.names)}"
+    part = part if len(places) < len(film.names) else ""
+    lines.append(f"    each line from its least to its most, a mark a snapshot{part}")
+    return [*lines, ""]
+
+
+def _curve(name: str, series: Sequence[float], ink: Ink) -> str:
+    low, span = min(series), max(series) - min(series) or 1.0
+    patch = -(-len(series) // _LONG)
+    means = [sum(part) / len(part) for part in _parts(series, patch)]
+    marks = "".join(ink.steps[round((x - low) / span * (len(ink.steps) - 1))] for x in means)
+    ends = f"{number(series[0])} to {number(series[-1])}"
+    return f"{fitted(visible(name), 14)} {marks:<{_LONG}} {ends}"
+
+
+def _parts(series: Sequence[float], size: int) -> list[Sequence[float]]:
+    return [series[i : i + size] for i in range(0, len(series), size)]
+
+
+def _ladder(film: Film, ink: Ink) -> list[str]:
+    """The last layer at a few moments."""
+    rows: list[tuple[str | float | int, ...]] = []
+    for at in moments(len(film.steps)):
+        word, p, target, norm = film.rungs[at][-1]
+        cells = [
+            word if p is not None else "–",
+            *("–" if x is None else number(x) for x in (p, target)),
+        ]
+        rows.append((film.steps[at], *cells, norm))
+    title = f"{film.title}, after the last layer; --json has every layer and snapshot"
+    columns = ("update", "likeliest", "p", "p of what came", "length of the stream")
+    return drawn(Table(title=title, columns=columns, rows=tuple(rows)), ink)
+
+
+def _row(picture: Frames, ink: Ink, row: int, column: int) -> list[str]:
+    """What one query looks at, at a few moments."""
+    at = min(row // picture.patch, len(picture.rows) - 1)
+    snapshots = moments(len(picture.steps))
+    values = tuple(tuple(shade / 255 for shade in picture.frames[n][at]) for n in snapshots)
+    still = Matrix(
+        title=fitted(
+            f"{picture.title.partition(':')[0]}: row {visible(repr(picture.rows[at]))}", WIDTH - 2
+        ),
+        rows=tuple(f"after {picture.steps[n]:,}" for n in snapshots),
+        columns=picture.columns,
+        values=values,
+        scale="sequential",
+        address="",
+        pooled=picture.pooled,
+    )
+    return drawn(still, ink, 0, min(column // picture.patch, len(picture.columns) - 1))

@@ -1,0 +1,140 @@
+"""`pellucid diagnose`: what is wrong with a run, or with anybody's training, by what it left."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.numbers import TOKENS_KNOWN
+from pellucid.cli.output.findings import add_finding_flags
+from pellucid.cli.output.proof import add_prove_flags, proof_lines, prove_as_said
+from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from pellucid.diagnosis import Finding, History, Proof
+
+_WIDTH = 80
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "diagnose",
+        help="name what went wrong in a run, or in anybody's log, and what to do",
+        description="Finds causes in what was recorded of a run: its losses, its vital signs, its "
+        "config. Each finding says what was seen, the likely cause, how sure that is, and what to "
+        "do. Nothing is found in a healthy run. Of a log by somebody else, what cannot be said is "
+        "said too. Nothing is changed. With --prove, fixes are tried on forks of the run, against "
+        "the same forks without them.",
+    )
+    parser.add_argument(
+        "run",
+        metavar="RUN-OR-LOG",
+        help="a run's folder; or a log: trainer_state.json or its folder, a TensorBoard folder, "
+        "CSV, JSON lines, a console's lines",
+    )
+    parser.add_argument(
+        "--vocab-size",
+        type=TOKENS_KNOWN,
+        metavar="N",
+        help="of a log: how many tokens there are, to compare its losses with guessing",
+    )
+    add_finding_flags(parser)
+    parser.add_argument(
+        "--prove", action="store_true", help="try fixes on forks of the run, and say what helped"
+    )
+    parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
+    add_prove_flags(parser)
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call, when_stopped="at once; the run is as it was")
+
+
+def call(arguments: argparse.Namespace) -> ExitCode:
+    """Print the findings; the exit code says whether there are any that count."""
+    from pellucid.diagnosis import declare, diagnose, reaches, unsaid
+
+    declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
+    history, is_log = _history(arguments.run, arguments.vocab_size)
+    findings = diagnose(history, declared=declared, ignore=arguments.ignore)
+    if is_log and arguments.prove:
+        raise ConfigError(
+            f"{arguments.run} is a log: there is no run to fork. --prove needs the folder of a run"
+        )
+    missing = unsaid(history) if is_log else []
+    failed = arguments.fail_on is not None and reaches(findings, arguments.fail_on)
+    if not arguments.json:
+        _print(history, findings)
+        _print_missing(missing)
+    proof = None
+    if arguments.prove and findings:
+        print("", end="" if arguments.json else "\n", flush=True)
+        proof = prove_as_said(arguments, arguments.run, findings)
+    if arguments.json:
+        print_json(
+            _facts(history, findings, failed)
+            | ({"unsaid": missing} if is_log else {})
+            | _proven(arguments, proof)
+        )
+    elif proof is not None:
+        print("\n" + "\n".join(proof_lines(proof)))
+    return ExitCode.FINDINGS if failed else ExitCode.DONE
+
+
+def _proven(arguments: argparse.Namespace, proof: Proof | None) -> dict[str, Any]:
+    if not arguments.prove:
+        return {}
+    return {"proof": None if proof is None else proof.record()}
+
+
+def _history(path: str, vocab_size: int | None) -> tuple[History, bool]:
+    """The history of a run, or of a log; whether it is a log."""
+    from pathlib import Path
+
+    from pellucid.diagnosis import history_of_log, history_of_run, is_log
+
+    if vocab_size is not None and vocab_size < 2:
+        raise ConfigError(f"--vocab-size must be 2 at least, was {vocab_size}")
+    if is_log(path) or not (Path(path) / "config.toml").is_file():
+        return history_of_log(path, vocab_size=vocab_size), True
+    return history_of_run(path), False
+
+
+def _facts(history: History, findings: list[Finding], failed: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "diagnosed": history.name,
+        "updates": history.losses[-1][0] if history.losses else 0,
+        "failed": failed,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _print_missing(missing: list[str]) -> None:
+    if missing:
+        print("\nwhat cannot be said from this log")
+    for statement in missing:
+        print(textwrap.fill(statement, _WIDTH, initial_indent="- ", subsequent_indent="  "))
+
+
+def _print(history: History, findings: list[Finding]) -> None:
+    rows, last = len(history.losses), history.losses[-1][0] if history.losses else 0
+    extent = "nothing but its config" if history.config else "no losses"
+    if rows:
+        extent = f"{rows} updates" if rows >= last - 1 else f"{rows} rows up to update {last}"
+    signs = f", {len(history.signs)} vital signs" if history.signs else ", no vital signs"
+    print(
+        textwrap.fill(f"diagnosed {history.name}: {extent}{signs}", _WIDTH, break_on_hyphens=False)
+    )
+    if not findings:
+        print("nothing was found")
+        return
+    for finding in findings:
+        print(f"\n{finding.text(_WIDTH)}")
+        at = "" if finding.step is None else f", first seen at update {finding.step}"
+        print(f"  confidence: {finding.confidence:.0%}{at}")
+    count = f"{len(findings)} findings" if len(findings) > 1 else "1 finding"
+    print(f"\n{count}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")

@@ -1,0 +1,120 @@
+"""`pellucid draw`: the architecture of a preset, a run or a config, as text and as SVG."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from pellucid.cli.output.streams import add_json, print_json
+from pellucid.config import Run, encode, run_from_table
+from pellucid.counting import parameter_count, with_vocabulary
+from pellucid.disk import write_output
+from pellucid.drawing import Drawing, as_svg, as_text, assemble, boxes, place
+from pellucid.errors import ConfigError
+from pellucid.presets import PRESETS, find
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "draw",
+        help="draw an architecture, with shapes and parameter counts",
+        description="Draw the architecture of a preset, a run or a config as text, or as an SVG "
+        "file: each part with its parameters, the shapes on the arrows, one block in full. Nothing "
+        "is built for it.",
+    )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        metavar="PRESET-OR-RUN",
+        help="a preset's name, a run's folder, or a published model's (default: nano)",
+    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="any value of the config, such as model.decoder.n_layers=6",
+    )
+    parser.add_argument("--svg", metavar="FILE", help="write an SVG file instead of text")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print the drawing, or write it and say where."""
+    name, run = _chosen(arguments)
+    model = with_vocabulary(run).model
+    drawing = assemble(model, name)
+    if arguments.svg is not None:
+        write_output(Path(arguments.svg), as_svg(place(drawing, beside=True)))
+    if arguments.json:
+        file = {} if arguments.svg is None else {"file": arguments.svg}
+        print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)
+    elif arguments.svg is not None:
+        print(f"{arguments.svg}: {name}, {drawing.says}")
+    else:
+        print(as_text(place(drawing), ascii_only=not _spells_boxes()))
+
+
+def _facts(drawing: Drawing) -> dict[str, object]:
+    """The drawing for a program: its parts, each with the parameters of one and how often it is."""
+    parts = [
+        {"name": box.name, "says": box.says, "parameters_each": box.parameters, "times": box.times}
+        for column in drawing.columns
+        for box in boxes(column)
+    ]
+    return {"name": drawing.title, "says": drawing.says, "parts": parts}
+
+
+def _chosen(arguments: argparse.Namespace) -> tuple[str, Run]:
+    """What the drawing is called, and the run it shows.
+
+    Raises:
+        ConfigError: neither a preset nor a run; or a run and a config.
+    """
+    name: str = arguments.what or "nano"
+    if arguments.config is not None:
+        if name not in PRESETS:
+            raise ConfigError(
+                f"{name} with --config {arguments.config}: a config stands on a preset; name one, "
+                "leave it out, or draw the run with --set"
+            )
+        from pellucid.runs.resolve_config import choose
+
+        run = choose(preset=name, config_file=arguments.config, settings=arguments.set)
+        return Path(arguments.config).stem, run
+    if name in PRESETS:
+        return name, run_from_table({"base": name}, find, arguments.set)
+    return _of_a_run(name, arguments.set)
+
+
+def _of_a_run(path: str, settings: list[str]) -> tuple[str, Run]:
+    if not Path(path).exists():
+        try:
+            find(path)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; and no run's folder is called so") from None
+    from pellucid.runs import existing_folder
+    from pellucid.saved_runs.folder import is_published
+    from pellucid.saved_runs.load import read_config
+    from pellucid.saved_runs.published import published_config
+
+    if is_published(Path(path)):
+        described = encode(published_config(Path(path)))
+        return Path(path).resolve().name, run_from_table(described, find, settings)
+    folder, _ = existing_folder(Path(path))
+    run = read_config(folder)
+    return folder.path.resolve().name, run_from_table(encode(run), find, settings)
+
+
+def _spells_boxes() -> bool:
+    """Whether standard output's encoding has the characters that boxes are drawn with."""
+    try:
+        "┌┼▼▶╌".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

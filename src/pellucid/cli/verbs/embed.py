@@ -1,0 +1,125 @@
+"""`pellucid embed`: texts as vectors, and which of them are near each other."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.texts import WIDTH, add_texts, line, texts_of
+from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.inference.embedding import Vectors
+
+#: How many numbers of a vector are shown to people.
+_PREVIEW_NUMBERS = 8
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "embed",
+        help="turn texts into vectors, and compare them",
+        description="One vector for each text: what a run makes of its tokens, pooled. Several "
+        "texts are compared by cosine. Without a text, read them from standard input, one a line.",
+    )
+    add_run(parser)
+    add_texts(parser)
+    parser.add_argument(
+        "--pool",
+        default="mean",
+        metavar="P",
+        help="mean of a text's tokens (the default), first token, last token, or pooler (BERT's)",
+    )
+    parser.add_argument(
+        "--no-normalise", action="store_true", help="leave vectors as long as they are, not 1"
+    )
+    parser.add_argument("--like", metavar="TEXT", help="rank the texts by nearness to this one")
+    parser.add_argument("--out", metavar="FILE", help="write the vectors to a .npy file")
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call, list_of_words="texts")
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print who is near whom, or all as JSON; write the vectors where asked to."""
+    from pellucid import runs
+    from pellucid.disk import check_output
+
+    if arguments.out is not None and not arguments.out.endswith(".npy"):
+        raise ConfigError(f"--out {arguments.out}: vectors are written as .npy; name it so")
+    if arguments.out is not None:
+        check_output(Path(arguments.out))
+    texts = texts_of(arguments, to="embed")
+    run = runs.load(arguments.run, device=arguments.device)
+    all_texts = texts if arguments.like is None else [*texts, arguments.like]
+    vectors = runs.embed(
+        run,
+        all_texts,
+        pool=arguments.pool,
+        normalise=not arguments.no_normalise,
+        force=arguments.force,
+    )
+    query_vectors = vectors[len(texts) :]
+    vectors = vectors[: len(texts)]
+    if arguments.out is not None:
+        _save(Path(arguments.out), vectors)
+    if arguments.json:
+        print_json(_facts(texts, vectors, query_vectors, arguments))
+        return
+    vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
+    print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
+    if arguments.like is not None:
+        for neighbour in runs.ranked(vectors, query_vectors):
+            print(f"{neighbour.cosine:>8.4f}  {line(texts[neighbour.text])}")
+    elif len(texts) > 1:
+        _print_neighbours(texts, vectors)
+    else:
+        print(" ".join(f"{number:.4f}" for number in vectors[0, :_PREVIEW_NUMBERS]), "...")
+        print("\nall of them: --json, or --out FILE.npy")
+
+
+def _save(file: Path, vectors: Vectors) -> None:
+    import numpy as np
+
+    from pellucid.disk import write_output_bytes
+
+    content = io.BytesIO()
+    np.save(content, vectors)
+    write_output_bytes(file, content.getvalue())
+
+
+def _facts(
+    texts: list[str], vectors: Vectors, query_vectors: Vectors, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    from pellucid import runs
+
+    rows: list[dict[str, Any]] = [{"text": text} for text in texts]
+    if arguments.out is None:
+        for row, vector in zip(rows, vectors, strict=True):
+            row["vector"] = vector.tolist()
+    facts: dict[str, Any] = {"pool": arguments.pool, "normalised": not arguments.no_normalise}
+    if arguments.out is not None:
+        facts["file"] = arguments.out
+    if arguments.like is not None:
+        facts["like"] = arguments.like
+        for rank, neighbour in enumerate(runs.ranked(vectors, query_vectors), start=1):
+            rows[neighbour.text] |= {"cosine": neighbour.cosine, "rank": rank}
+    elif len(texts) > 1:
+        for neighbour in runs.neighbours(vectors):
+            rows[neighbour.text] |= {"nearest": neighbour.nearest, "cosine": neighbour.cosine}
+    return facts | {"texts": rows}
+
+
+def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
+    from pellucid import runs
+
+    width = min(WIDTH, max(4, *(len(line(text)) for text in texts)))
+    print(f"{'text':<{width}}  {'cosine':>7}  nearest")
+    for neighbour in runs.neighbours(vectors):
+        text, nearest = line(texts[neighbour.text]), line(texts[neighbour.nearest])
+        print(f"{text:<{width}}  {neighbour.cosine:>7.4f}  {nearest}")

@@ -1,0 +1,138 @@
+"""`pellucid equations`: every equation, by topic; and what is known of one of them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output.streams import add_json, print_json
+
+if TYPE_CHECKING:
+    from pellucid.textbook import Entry, Misnomer
+
+#: What an entry says of itself, in order, and under which word it is shown.
+_PARTS = (
+    ("formula", "formula"),
+    ("notes", ""),
+    ("shapes", "shapes"),
+    ("units", "units"),
+    ("gradient", "gradient"),
+    ("fails", "fails"),
+    ("raises", "refuses"),
+    ("source", "source"),
+    ("see_also", "see also"),
+)
+_MARGIN = 10
+#: Characters of a line of a docstring that was broken because it was full.
+_FULL = 78
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "equations",
+        help="look up the equations of transformers",
+        description="List every equation by topic; or show one: its formula, gradient, shapes, how "
+        "it fails, where it is from, and examples that are computed now.",
+    )
+    parser.add_argument("name", metavar="NAME", nargs="*", help="an equation or a topic")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print the list, a topic, an entry, or what is wrong with a name."""
+    from pellucid import textbook
+
+    if not arguments.name:
+        _list(textbook.topics(), as_json=arguments.json)
+        return
+    words = " ".join(arguments.name)
+    match = textbook.look_up(words)
+    if isinstance(match, tuple):
+        _list({words: match}, as_json=arguments.json)
+    elif isinstance(match, textbook.Misnomer):
+        _correct(match, as_json=arguments.json)
+    else:
+        _show(match, as_json=arguments.json)
+
+
+def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
+    from pellucid import textbook
+
+    statements = {
+        topic: {name: textbook.entry(name).says for name in names}
+        for topic, names in topics.items()
+    }
+    if as_json:
+        print_json(statements)
+        return
+    for topic, sentences in statements.items():
+        print(topic)
+        for name, says in sentences.items():
+            print(f"  {name:<34}{textwrap.shorten(says, _width() - 36, placeholder=' …')}")
+        print()
+    print("pellucid equations NAME")
+
+
+def _show(entry: Entry, *, as_json: bool) -> None:
+    examples = entry.examples()
+    if as_json:
+        facts = asdict(entry)
+        del facts["expressions"]
+        computed = [
+            {"expression": example.expression, "value": example.plain} for example in examples
+        ]
+        print_json(facts | {"examples": computed})
+        return
+    print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
+    for part, word in _PARTS:
+        text = getattr(entry, part)
+        if text:
+            print()
+            print(_beside(word, _reflowed(text, _width() - _MARGIN)))
+    for number, example in enumerate(examples):
+        print()
+        print(_beside("" if number else "computed", f">>> {example.expression}\n{example.shown}"))
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, 100)
+
+
+def _reflowed(text: str, width: int) -> str:
+    """Text broken anew where its lines are too long; formulas stand in lines of their own."""
+    lines: list[str] = []
+    goes_on = False
+    for line in text.splitlines():
+        if goes_on and line.strip():
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+        # a line that reaches the margin of the source was broken there
+        goes_on = len(line) >= _FULL
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())))
+        for line in lines
+    )
+
+
+def _beside(word: str, text: str) -> str:
+    """A word in the margin, and the text right of it."""
+    lines = textwrap.indent(text, " " * _MARGIN, lambda _: True).splitlines()
+    lines[0] = word.ljust(_MARGIN) + lines[0][_MARGIN:]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(misnomer) | {"exists": False})
+        return
+    print(f"{misnomer.name}\n")
+    print(textwrap.fill(misnomer.says, _width()))
+    print()
+    for name in misnomer.meant:
+        print(f"pellucid equations {name}")

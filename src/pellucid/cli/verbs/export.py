@@ -1,0 +1,48 @@
+"""`pellucid export`: a run becomes a directory that `transformers` reads."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.errors import ConfigError
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "export",
+        help="write a run as a Hugging Face directory",
+        description="Write a run's model and tokenizer so that transformers loads them with "
+        "from_pretrained. A model that no handled family can say is refused, part by part. "
+        "Adapters are merged, or written alone with --adapter, for peft.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
+    parser.add_argument("out", metavar="DIR", help="the directory, which is made")
+    parser.add_argument(
+        "--adapter", action="store_true", help="write the run's adapters (train --lora) alone"
+    )
+    parser.add_argument(
+        "--base", metavar="DIR", help="with --adapter: where peft finds the exported base"
+    )
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Export it; say as what."""
+    from pellucid import runs
+
+    if arguments.adapter:
+        exported = runs.export_adapter(arguments.run, arguments.out, base=arguments.base)
+    elif arguments.base is not None:
+        raise ConfigError(f"--base {arguments.base} is said of adapters: give --adapter too")
+    else:
+        exported = runs.export_run(arguments.run, arguments.out)
+    if arguments.json:
+        print_json({"folder": str(exported.folder), "family": exported.family})
+        return
+    reader = "peft" if arguments.adapter else "transformers"
+    print(f"{exported.folder}: a {exported.family}, for {reader} and for pellucid")

@@ -1,0 +1,65 @@
+"""`pellucid fill`: what may stand where a word of a text is masked."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.flags.numbers import whole
+from pellucid.cli.flags.stdin import piped
+from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "fill",
+        help="fill the masked words of a text",
+        description="The likeliest tokens at each mask of a text, by a run of an encoder. A mask "
+        "is written as the run's tokenizer names it: [MASK] or <mask>. Several masks are filled "
+        "each by itself.",
+    )
+    add_run(parser)
+    parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
+    parser.add_argument("--top", type=whole(), default=5, metavar="N", help="the N likeliest (5)")
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print a table for each mask, and the text with the likeliest tokens."""
+    from pellucid import runs
+
+    text = piped("text") if arguments.text == "-" else arguments.text
+    run = runs.load(arguments.run, device=arguments.device)
+    filling = runs.fill(run, text, top=arguments.top)
+    if arguments.json:
+        print_json(
+            {
+                "text": filling.text,
+                "filled": filling.filled,
+                "masks": [
+                    {
+                        "position": mask.position,
+                        "likeliest": [
+                            {"token_id": t.token_id, "token": t.token, "probability": t.probability}
+                            for t in mask.likeliest
+                        ],
+                    }
+                    for mask in filling.masks
+                ],
+            }
+        )
+        return
+    many_masks = len(filling.masks) > 1
+    for number, mask in enumerate(filling.masks, start=1):
+        if many_masks:
+            print(f"mask {number}, token {mask.position}")
+        for candidate in mask.likeliest:
+            print(f"{candidate.probability:>10.4f}  {candidate.token!r}")
+        print()
+    print(filling.filled)
+    if many_masks:
+        print("\neach mask was filled by itself, the others still masked")

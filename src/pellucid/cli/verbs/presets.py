@@ -1,0 +1,213 @@
+"""`pellucid presets`: what there is to start from, and what it costs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pellucid.cli.output.streams import add_json, print_json
+from pellucid.config import (
+    Run,
+    Transformer,
+    data_for,
+    encode,
+    run_from_table,
+    run_to_toml,
+)
+from pellucid.counting import (
+    GrowthRow,
+    flops_per_token,
+    growth,
+    parameter_count,
+    parameters,
+    peak_memory,
+    with_vocabulary,
+)
+from pellucid.presets import FAMILIES, GOALS, PRESETS, ObjectivePreset, diff, find
+
+#: A number with or without a unit, as against a name or a formula.
+_QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
+_WIDTH = 96
+_SYMBOLS = (
+    "symbols: h = n_heads, h_kv = n_kv_heads, d_k = d_head, d_v = d_value or d_head, w = window, "
+    "c = chunk, T = tokens of the text (context_length in the counts), n = tokens of the encoder's "
+    "text"
+)
+
+
+def add_to(verbs: Any) -> None:
+    """The verb, its four sub-verbs and their flags."""
+    parser = verbs.add_parser("presets", help="list, show, compare and count presets")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="what there is")
+    listing.add_argument(
+        "--objectives", action="store_true", help="what can be learnt, instead of the presets"
+    )
+    showing = actions.add_parser("show", help="one preset as TOML")
+    showing.add_argument("name", metavar="NAME")
+    comparing = actions.add_parser("diff", help="what two presets do not share")
+    comparing.add_argument("left", metavar="NAME")
+    comparing.add_argument("right", metavar="NAME")
+    counting = actions.add_parser(
+        "count", help="parameters, memory, FLOPs, and how they grow, by part"
+    )
+    counting.add_argument("name", metavar="NAME")
+    counting.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
+    calls = ((listing, _list), (showing, _show), (comparing, _diff), (counting, _count))
+    for action, call in calls:
+        add_json(action)
+        action.set_defaults(call=call)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    if arguments.objectives:
+        _list_objectives(as_json=arguments.json)
+        return
+    facts = {name: _size_of(run) for name, run in PRESETS.items()}
+    if arguments.json:
+        print_json(facts)
+        return
+    for family, presets in FAMILIES.items():
+        print(family)
+        for name, run in presets.items():
+            print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_described(run.model)}")
+
+
+def _list_objectives(*, as_json: bool) -> None:
+    """The names that --objective takes, with what each learns, from what, and its preset."""
+    if as_json:
+        print_json({name: _describe_goal(goal) for name, goal in GOALS.items()})
+        return
+    for name, goal in GOALS.items():
+        description = _describe_goal(goal)
+        print(f"{name:<16} {description['learns']}")
+        print(f"{'':<16} from {description['from']}; preset {description['preset']}")
+
+
+def _describe_goal(goal: ObjectivePreset) -> dict[str, str]:
+    data = " or ".join(kind.__name__ for kind in data_for(goal.objective))
+    kind = type(goal.objective).__name__
+    return {"learns": goal.what, "kind": kind, "from": data, "preset": goal.preset}
+
+
+def _described(model: Transformer) -> str:
+    """What a model is made of, in a line."""
+    if model.encoder is None:
+        shape = "decoder"
+    else:
+        shape = "encoder" if model.decoder is None else "encoder-decoder"
+    layers = " + ".join(str(stack.n_layers) for stack in model.stacks)
+    return f"{shape:<16} {layers} layers of {model.d_model}, context {model.context_length:,}"
+
+
+def _size_of(run: Run) -> str | None:
+    return None if run.model.vocab_size is None else f"{parameter_count(run.model):,}"
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    run = find(arguments.name)
+    if arguments.json:
+        print_json(encode(run))
+    else:
+        print(run_to_toml(run), end="")
+
+
+def _diff(arguments: argparse.Namespace) -> None:
+    differences = diff(find(arguments.left), find(arguments.right))
+    if arguments.json:
+        print_json({path: list(values) for path, values in differences.items()})
+        return
+    if not differences:
+        print(f"{arguments.left} and {arguments.right} are the same")
+        return
+    _print_table(
+        ("", arguments.left, arguments.right),
+        [
+            (path, str(left_value), str(right_value))
+            for path, (left_value, right_value) in differences.items()
+        ],
+    )
+
+
+def _count(arguments: argparse.Namespace) -> None:
+    run = with_vocabulary(run_from_table({"base": arguments.name}, find, arguments.set))
+    sequences = run.training.batch_size // run.training.accumulation
+    parts = parameters(run.model)
+    flops = flops_per_token(run.model)
+    bytes_needed = peak_memory(run).rows
+    grows = growth(run.model, precision="float32")
+    if arguments.json:
+        print_json(
+            {
+                "parameters": parameter_count(run.model),
+                "parameters_by_part": {row.part: row.count for row in parts},
+                "flops_per_token": sum(row.forward + row.backward for row in flops),
+                "flops_by_part": {row.part: row.forward + row.backward for row in flops},
+                "memory_bytes": sum(row.n_bytes for row in bytes_needed),
+                "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
+                "growth_by_part": {row.part: _growth_facts(row) for row in grows},
+            }
+        )
+        return
+    rows = [(row.part, f"{row.count:,}", row.formula) for row in parts]
+    rows.append(("total", f"{parameter_count(run.model):,}", ""))
+    _print_table(("parameters", "", ""), rows)
+    rows = [
+        (row.part, f"{row.n_bytes / 1e6:,.1f} MB", row.formula)
+        for row in bytes_needed
+        if row.n_bytes
+    ]
+    rows.append(("total", f"{sum(row.n_bytes for row in bytes_needed) / 1e6:,.1f} MB", ""))
+    print()
+    _print_table((f"peak memory ({sequences} sequences, float32)", "", ""), rows)
+    rows = [
+        (row.part, f"{(row.forward + row.backward) / 1e6:,.2f} M", f"3 x ({row.formula})")
+        for row in flops
+    ]
+    rows.append(("total", f"{sum(row.forward + row.backward for row in flops) / 1e6:,.2f} M", ""))
+    print()
+    _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
+    print()
+    _print_growth(grows)
+
+
+def _print_growth(grows: Sequence[GrowthRow]) -> None:
+    _print_table(
+        ("growth with the length T", "layers", "work", "memory", "one more token"),
+        [(row.part, str(row.layers), row.work, row.memory, row.step) for row in grows],
+    )
+    for row in grows:
+        print()
+        print(textwrap.fill(f"{row.part}: {row.words}.", _WIDTH))
+        print(f"  FLOPs of a layer over a text: {row.work_formula}")
+        if row.kept_formula != "none":
+            print(f"  kept by a layer in generation: {row.kept_formula}")
+            print(f"  kept by all of them, in float32: {_format_cache(row)}")
+    print()
+    print(textwrap.fill(_SYMBOLS, _WIDTH))
+
+
+def _format_cache(row: GrowthRow) -> str:
+    cached = f"{row.cache_bytes_per_token:,} bytes per token" if row.cache_bytes_per_token else ""
+    state = f"{row.state_bytes:,} bytes once" if row.state_bytes else ""
+    return " and ".join(part for part in (cached, state) if part)
+
+
+def _growth_facts(row: GrowthRow) -> dict[str, object]:
+    return {key: value for key, value in asdict(row).items() if key != "part"}
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = [head, *rows]
+    body = rows if len(head) == 3 else table
+    widths = [max(len(row[column]) for row in body) for column in range(len(head))]
+    for row in table:
+        cells = [
+            cell.rjust(width) if _QUANTITY.fullmatch(cell) else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,91 @@
+"""`pellucid quiz`: a question, a pause to think, the answer, and its proof, computed then."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.numbers import whole
+from pellucid.cli.output.streams import add_json, print_json
+from pellucid.errors import PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.textbook import Question
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "quiz",
+        help="questions on the equations, with answers that are proved",
+        description="Asks, waits for Enter, answers, and proves the answer with a computation. On "
+        "a pipe nothing waits.",
+    )
+    parser.add_argument(
+        "number", metavar="NUMBER", nargs="?", type=whole(), help="one question alone"
+    )
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Ask every question, or one."""
+    from pellucid.textbook import QUESTIONS
+
+    numbers = range(1, len(QUESTIONS) + 1)
+    if arguments.number is not None:
+        if arguments.number not in numbers:
+            raise PellucidError(
+                f"there is no question {arguments.number}; they are numbered from 1 to "
+                f"{len(QUESTIONS)}"
+            )
+        numbers = (arguments.number,)
+    if arguments.json:
+        print_json([_as_json(number, QUESTIONS[number - 1]) for number in numbers])
+        return
+    waits = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    for place, number in enumerate(numbers):
+        if place:
+            print()
+        print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].asks}", 96))
+        if waits and not _goes_on("Enter: the answer   q: stop "):
+            return
+        _answer(QUESTIONS[number - 1])
+        last = place == len(numbers) - 1
+        if waits and not last and not _goes_on("Enter: the next question   q: stop "):
+            return
+
+
+def _goes_on(prompt: str) -> bool:
+    """Whether whoever sits there wants more; leaving by Ctrl-C or Ctrl-D is no error."""
+    try:
+        return not input(f"\n{prompt}").strip().lower().startswith("q")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
+
+
+def _answer(question: Question) -> None:
+    print()
+    print(textwrap.fill(question.answer, 96, initial_indent="   ", subsequent_indent="   "))
+    *steps, holds = question.proof()
+    for step in steps:
+        print()
+        print(textwrap.indent(f">>> {step.expression}\n{step.shown}", "   "))
+    print()
+    print(textwrap.indent(f">>> {holds.expression}\n{holds.shown}", "   "))
+
+
+def _as_json(number: int, question: Question) -> dict[str, Any]:
+    facts = asdict(question)
+    *steps, holds = question.proof()
+    return {
+        "number": number,
+        "asks": facts["asks"],
+        "answer": facts["answer"],
+        "proof": [{"expression": step.expression, "value": step.plain} for step in steps],
+        "holds": {"expression": holds.expression, "value": holds.plain},
+    }

@@ -1,0 +1,35 @@
+"""`pellucid report`: a run as one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pellucid.cli.output.streams import add_json, print_json
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "report",
+        help="write a run as one HTML file",
+        description="Curves, samples over time, configuration and environment of a run, finished "
+        "or not, as one HTML file that needs no network and runs no script.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("--out", metavar="FILE", help="where to (default: report.html in the run)")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Write it; say where, and how big it is."""
+    from pellucid.display.numbers import size
+    from pellucid.report import write_report
+
+    report = write_report(arguments.run, arguments.out)
+    if arguments.json:
+        facts = {"file": str(report.file), "bytes": report.n_bytes, "step": report.step}
+        print_json(facts | {"events": report.events})
+        return
+    print(f"{report.file}: {size(report.n_bytes)}, one file, up to step {report.step:,}")

@@ -1,0 +1,167 @@
+"""`pellucid score`: how probable a run finds a text, and what it expects next."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.numbers import whole
+from pellucid.cli.flags.stdin import piped
+from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+
+if TYPE_CHECKING:
+    from pellucid.runs import Prediction, Score
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "score",
+        help="the probability of a text, token by token",
+        description="P of each token of a text given those before it (of the first, given "
+        "begin-of-text), log P of the text, perplexity and bits per byte. With --next: the "
+        "distribution of the token that would follow.",
+    )
+    add_run(parser)
+    parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
+    parser.add_argument("--next", action="store_true", help="show what is expected to follow")
+    parser.add_argument(
+        "--top", type=whole(), default=10, metavar="N", help="with --next: the N likeliest (10)"
+    )
+    parser.add_argument("--device", default="cpu", metavar="D")
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Print one line per token and the whole, or what would follow."""
+    from pellucid import runs
+
+    text = piped("text") if arguments.text == "-" else arguments.text
+    run = runs.load(arguments.run, device=arguments.device)
+    if arguments.next:
+        prediction = runs.next_token(run, text, top=arguments.top)
+        _say_views(prediction.seen_from, run.model.context_length)
+        if arguments.json:
+            print_json({"text": text} | _next_facts(prediction))
+        else:
+            _print_next(prediction)
+        return
+    score = runs.score(run, text)
+    _say_views(score.tokens[-1].seen_from, score.context_length)
+    if arguments.json:
+        print_json(_facts(score))
+    else:
+        _print_tokens(score)
+        _print_whole(score)
+
+
+def _say_views(seen_from: int, context: int) -> None:
+    from pellucid.generation import seen_past_context
+
+    if seen_from:
+        print(
+            f"the text outgrew the context of {context:,} tokens: from there on each token is "
+            f"predicted from {seen_past_context(context)} before it",
+            file=sys.stderr,
+        )
+
+
+def _facts(score: Score) -> dict[str, Any]:
+    """Everything as JSON; a number that is infinite, which JSON cannot say, is null."""
+    return {
+        "text": score.text,
+        "tokens": [
+            {
+                "position": token.position,
+                "token_id": token.token_id,
+                "token": token.token,
+                "probability": token.probability,
+                "log_p": _finite(token.log_p),
+                "seen_from": token.seen_from,
+            }
+            for token in score.tokens
+        ],
+        "log_p": _finite(score.log_p),
+        "perplexity": _finite(score.perplexity),
+        "bits_per_byte": _finite(score.bits_per_byte),
+        "bytes": score.n_bytes,
+        "unknown_tokens": score.unknown_tokens,
+        "changed": score.changed,
+        "context_length": score.context_length,
+        "windows": score.windows,
+        "products": {
+            width: {"value": value, "zero_from_position": zero}
+            for width, value, zero in score.products()
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _next_facts(prediction: Prediction) -> dict[str, Any]:
+    return {
+        "seen": prediction.seen,
+        "seen_from": prediction.seen_from,
+        "next": [
+            {
+                "token_id": candidate.token_id,
+                "token": candidate.token,
+                "probability": candidate.probability,
+            }
+            for candidate in prediction.likeliest
+        ],
+    }
+
+
+def _print_tokens(score: Score) -> None:
+    width = min(24, max(5, *(len(repr(token.token)) for token in score.tokens)))
+    print(f"{'':>6} {'token':<{width}} {'P(token)':>10} {'log P':>9} {'log P so far':>13}")
+    so_far = 0.0
+    for token in score.tokens:
+        so_far += token.log_p
+        print(
+            f"{token.position:>6} {_cut(repr(token.token), width):<{width}} "
+            f"{token.probability:>10.4g} {token.log_p:>9.4f} {so_far:>13.4f}"
+        )
+
+
+def _print_whole(score: Score) -> None:
+    n = len(score.tokens)
+    print(f"\nlog P(text)    {score.log_p:.4f} nats: the sum of {n:,} logarithms")
+    for width, value, zero in score.products():
+        lost = "" if zero is None else f": underflowed to 0 at token {zero:,}"
+        print(f"product of P   {value:.4g} in {width}{lost}")
+    print(f"perplexity     {score.perplexity:.2f} per token")
+    print(f"bits per byte  {score.bits_per_byte:.4f} over {score.n_bytes:,} bytes")
+    if score.unknown_tokens:
+        print(
+            f"unknown        {score.unknown_tokens:,} tokens the tokenizer cannot spell: bits per\n"
+            "               byte flatter the model by what they hide"
+        )
+    elif score.changed:
+        print(
+            "changed        the text does not come back as it was: letters or white space;\n"
+            "               bits per byte flatter the model by what is hidden"
+        )
+
+
+def _print_next(prediction: Prediction) -> None:
+    width = max(5, *(len(_cut(repr(candidate.token), 24)) for candidate in prediction.likeliest))
+    print(f"{'':>4} {'token':<{width}} {'P(token)':>10} {'together':>9}")
+    together = 0.0
+    for rank, candidate in enumerate(prediction.likeliest, start=1):
+        together += candidate.probability
+        print(
+            f"{rank:>4} {_cut(repr(candidate.token), 24):<{width}} {candidate.probability:>10.4g} "
+            f"{together:>9.4f}"
+        )
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

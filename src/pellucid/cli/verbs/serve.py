@@ -1,0 +1,183 @@
+"""`pellucid serve`, and the page of `pellucid explain`: on this machine, or as one file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pellucid.cli.flags.against import compare_is_meant
+from pellucid.cli.flags.numbers import PORT
+from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.explain.forward_pass import HeadScale
+
+#: What a page opens with where no sentence was given.
+_SENTENCE = "The cat sat on the mat"
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "serve",
+        help="open runs on a page that walks a sentence through them",
+        description="A page on this machine: write a sentence, and see every number of its way "
+        "through the model, with its receipt. Nothing leaves the machine.",
+    )
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a run, one of its checkpoints, or a Hugging Face directory",
+    )
+    parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="what to begin with")
+    _add_address(parser)
+    add_force(parser)
+    add_json(parser)
+    parser.set_defaults(call=call, when_stopped="and closed the page")
+
+
+def add_page_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of `pellucid explain` that make a page."""
+    parser.add_argument("--serve", action="store_true", help="show it on a page, on this machine")
+    _add_address(parser)
+    parser.add_argument("--html", metavar="FILE", help="write it as one file that fetches nothing")
+    parser.add_argument(
+        "--full", action="store_true", help="with --html: every place, not a path through them"
+    )
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=PORT, metavar="N", help="default: 7357, or a free one")
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="H", help="another than this machine: asks a token"
+    )
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Serve until interrupted."""
+    serve_page(arguments, arguments.runs, arguments.sentence)
+
+
+def serve_page(
+    arguments: argparse.Namespace, paths: list[str], sentence: str, *, fragment: str = ""
+) -> None:
+    """The page of some runs, until Ctrl-C; `fragment` is what is chosen there at first."""
+    from pellucid.web import open_session
+    from pellucid.web.serving import serve
+
+    session = open_session(paths, sentence=sentence)
+    # what cannot be opened is said here, and not first in the browser
+    session.shelf.load(session.shelf.keys[0])
+
+    def ready(address: str) -> None:
+        if arguments.json:
+            print_json({"address": address})
+        else:
+            print(f"{address}\nOpen it in a browser. Ctrl-C ends it.")
+        sys.stdout.flush()
+
+    serve(session, host=arguments.host, port=arguments.port, ready=ready, fragment=fragment)
+
+
+def page_was_asked_for(arguments: argparse.Namespace) -> bool:
+    """Whether `pellucid explain` is to show or write a page.
+
+    Raises:
+        ConfigError: two flags that cannot be together.
+    """
+    if arguments.serve and arguments.html is not None:
+        raise ConfigError("--serve shows a page and --html writes one: choose one of them")
+    wants_page = arguments.serve or arguments.html is not None
+    if wants_page and arguments.target is not None:
+        raise ConfigError(
+            "--target is for the terminal: on a page the decoder reads what it would write itself"
+        )
+    if arguments.html is not None and arguments.without:
+        raise ConfigError(
+            "a file holds the model as it was trained: leave --without out, or --serve"
+        )
+    return wants_page
+
+
+def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> None:
+    """The page of one sentence: served, or written as one file."""
+    if arguments.html is not None:
+        _write_html(arguments)
+        return
+    fragment = _chosen(arguments, scales)
+    serve_page(arguments, _runs(arguments), arguments.sentence, fragment=fragment)
+
+
+def _runs(arguments: argparse.Namespace) -> list[str]:
+    """The run, and the one that it is compared with where that is another."""
+    return [arguments.run, *([] if arguments.against is None else [arguments.against])]
+
+
+#: Parts of the page's address that flags can say.
+_CALLED = {
+    "chapter": "chapter",
+    "stack": "stack",
+    "t": "token",
+    "o": "other",
+    "l": "layer",
+    "h": "head",
+    "f": "feature",
+    "w": "weight",
+    "r": "row",
+    "c": "column",
+}
+
+
+def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
+    """The chapter and place that flags name, as the page's address has them."""
+    parameters = {key: getattr(arguments, name) for key, name in _CALLED.items()}
+    parameters["x"] = " ".join(f"{head}={_number(by)}" for head, by in scales.items())
+    parameters["e"] = int(arguments.cross)
+    parameters["vs"] = _versus(arguments)
+    # of a pair's two texts, what is chosen in the one that the encoder reads
+    parameters["i"] = arguments.other if arguments.cross else arguments.token
+    if arguments.stack == "decoder" and not arguments.cross:
+        del parameters["i"]
+    parts = [f"{key}={quote(str(value))}" for key, value in parameters.items() if value]
+    return "#" + "&".join(parts)
+
+
+def _number(by: HeadScale) -> str:
+    return by if isinstance(by, str) else f"{by:g}"
+
+
+def _versus(arguments: argparse.Namespace) -> str:
+    """What is compared with, as the page's address has it: the last run on its list, a text."""
+    if not compare_is_meant(arguments):
+        return ""
+    text = arguments.against_text
+    return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
+
+
+def _write_html(arguments: argparse.Namespace) -> None:
+    """The page as one file; its size is said first."""
+    from pellucid.display.numbers import size
+    from pellucid.explain.chapter_types import Place
+    from pellucid.web import Reading, check_name, one_page, open_session, write_page
+
+    file = check_name(Path(arguments.html))
+    names = [field.name for field in fields(Place)]
+    place = Place(**{name: getattr(arguments, name) for name in names})
+    session = open_session(_runs(arguments), sentence=arguments.sentence)
+    reading, versus = Reading(session.shelf.keys[0], "", arguments.sentence), None
+    if compare_is_meant(arguments):
+        text = arguments.against_text
+        versus = Reading(session.shelf.keys[-1], "", arguments.sentence if text is None else text)
+    page = one_page(session, reading, place=place, versus=versus, full=arguments.full)
+    if arguments.json:
+        print_json({"file": str(file), "bytes": page.n_bytes, "answers": page.answers})
+    else:
+        print(f"{file}: {size(page.n_bytes)}, {page.answers:,} views", flush=True)
+    write_page(page, file)

@@ -1,0 +1,215 @@
+"""`pellucid tokenizer`: train one, look at one, compare several on the same text."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.numbers import TOKENS_KNOWN
+from pellucid.cli.output.streams import add_json, print_json
+from pellucid.errors import TextError
+
+if TYPE_CHECKING:
+    from pellucid import config
+    from pellucid.data import Piece
+    from pellucid.tokenizers import Tokenizer
+    from pellucid.tokenizers.merges import WordMerges
+
+_KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
+_WHY = """
+Perplexities of different tokenizers cannot be compared: they are per token, and
+the tokens differ. Bits per byte spread the same loss over the bytes of the
+text, and can be compared. Not where a row is marked: what is unknown or changed
+was not predicted, so that bits per byte flatter the model."""
+_FOREIGN = """
+From a file, trained on another text: the vocabulary was not made for this one,
+and this text may have been in that."""
+
+
+def add_to(verbs: Any) -> None:
+    """The verb, its three sub-verbs and their flags."""
+    parser = verbs.add_parser("tokenizer", help="train, show and compare tokenizers")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    training = actions.add_parser("train", help="train a tokenizer on text files")
+    _add_texts(training)
+    training.add_argument("--kind", choices=_KINDS, default="byte-pairs")
+    training.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
+    training.add_argument("--lowercase", action="store_true", help="for wordpiece")
+    training.add_argument("--out", default="tokenizer.json", metavar="FILE")
+    showing = actions.add_parser("show", help="how a text is cut, merge by merge")
+    showing.add_argument("text", metavar="TEXT")
+    showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="bytes, where none is named")
+    comparing = actions.add_parser("compare", help="several kinds on one text")
+    _add_texts(comparing)
+    comparing.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
+    comparing.add_argument(
+        "--with",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a tokenizer from elsewhere too: tokenizer.json, GPT-2's pair, vocab.txt, or a run; "
+        "may be given again",
+    )
+    for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
+        add_json(action)
+        action.set_defaults(call=call)
+
+
+def _add_texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+
+
+def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
+    from pellucid import config
+
+    choices: dict[str, Callable[[], config.Tokenizer]] = {
+        "bytes": config.Bytes,
+        "characters": config.Characters,
+        "words": lambda: config.Words(vocab_size=vocab_size),
+        "byte-pairs": lambda: config.BytePairs(vocab_size=vocab_size),
+        "wordpiece": lambda: config.WordPiece(vocab_size=vocab_size, lowercase=lowercase),
+    }
+    return choices[kind]()
+
+
+def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]]:
+    """Reads the texts from their start, as often as it is called."""
+    from pellucid import data
+
+    piped = data.Piped()
+    return lambda: data.read_pieces(paths, field, data.Tally(), piped)
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from pellucid import data
+
+    out = Path(arguments.out)
+    if os.path.lexists(out):
+        raise TextError(f"{out} is there already and is not overwritten: name another with --out")
+    choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
+    read = _reader(arguments.paths, arguments.field)
+    tokenizer = data.assemble_tokenizer(choice, data.training_texts(read()))
+    tokenizer.save(out)
+    facts = asdict(data.measure(tokenizer, read()))
+    if arguments.json:
+        print_json({"file": str(out), "sha256": tokenizer.sha256, **facts})
+        return
+    print(f"{out}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}")
+    print(f"on its own text: {facts['bytes_per_token']:.2f} bytes per token")
+    if facts["unknown"]:
+        print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
+    if facts["changed"]:
+        print(
+            f"not given back as they were: {facts['changed']:,} of {facts['documents']:,} documents"
+        )
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from pellucid.tokenizers import replay, tokenizer_from, train_bytes
+
+    chosen = arguments.tokenizer
+    tokenizer = train_bytes() if chosen is None else tokenizer_from(Path(chosen))
+    ids = tokenizer.encode(arguments.text)
+    rows = [(i, tokenizer.token(i), tokenizer.bytes_of(i)) for i in ids]
+    words = replay(tokenizer, arguments.text)
+    back = tokenizer.decode(ids)
+    if arguments.json:
+        print_json(
+            {
+                "tokens": [
+                    {"id": i, "token": token, "bytes": None if raw is None else raw.hex(" ")}
+                    for i, token, raw in rows
+                ],
+                "merges": [asdict(word) for word in words],
+                "decoded": back,
+                "round_trip": back == arguments.text,
+            }
+        )
+        return
+    print(f"{'id':>7}  {'token':<24}  bytes")
+    for i, token, raw in rows:
+        mark = "  unknown" if i == tokenizer.unknown_id else ""
+        print(f"{i:>7}  {_cut(repr(token), 24):<24}  {_cut(_hex(raw), 40)}{mark}")
+    for word in words:
+        _print_merges(word)
+    if back != arguments.text:
+        print(f"\nnot given back as it was: {back!r}")
+
+
+def _print_merges(word: WordMerges) -> None:
+    if not word.steps:
+        return
+    print(f"\n{'':>8}{_cut(' '.join(word.symbols), 70)}")
+    for step in word.steps:
+        print(f"{step.rank:>7} {_cut(' '.join(step.symbols), 70)}")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from pellucid import data
+    from pellucid.tokenizers import tokenizer_from
+
+    tokenizers = {path: tokenizer_from(Path(path)) for path in arguments.others}
+    read = _reader(arguments.paths, arguments.field)
+    parts = data.part(read, data.survey(read(), data.Tally(), drop_duplicates=False), 0.1)
+    rows: dict[str, Any] = {}
+    for kind in _KINDS:
+        choice = _choice(kind, arguments.vocab_size, lowercase=True)
+        tokenizer = data.assemble_tokenizer(choice, data.training_texts(parts.train.pieces()))
+        rows[kind] = _row(tokenizer, parts.held_out.pieces(), trained_here=True)
+    for path, tokenizer in tokenizers.items():
+        name = f"./{path}" if path in rows else path
+        rows[name] = _row(tokenizer, parts.held_out.pieces(), trained_here=False)
+    if arguments.json:
+        print_json(rows)
+        return
+    n_bytes = parts.held_out.n_bytes
+    print(f"trained on 90% of the text, measured on the rest: {n_bytes:,} bytes\n")
+    print(
+        f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
+    )
+    labels = {name: f"file {n}" for n, name in enumerate(list(rows)[len(_KINDS) :], 1)}
+    for kind, row in rows.items():
+        line = (
+            f"{labels.get(kind, kind):<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
+            f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(row)}"
+        )
+        print(line.rstrip())
+    print(_WHY)
+    if labels:
+        print(_FOREIGN)
+    for name, label in labels.items():
+        print(f"{label}  {name}")
+
+
+def _row(tokenizer: Tokenizer, held_out: Iterable[Piece], *, trained_here: bool) -> Any:
+    from pellucid import data
+
+    measurement = data.measure(tokenizer, held_out)
+    return asdict(measurement) | {
+        "lowercased": "".join(tokenizer.words("ABC")) == "abc",
+        "trained_here": trained_here,
+        "bits_per_byte_comparable": not (measurement.unknown or measurement.changed),
+    }
+
+
+def _marks(row: dict[str, Any]) -> str:
+    marks = ["unknown"] if row["unknown"] else []
+    if row["lowercased"]:
+        marks.append("lower-cased")
+    elif row["changed"] and not row["unknown"]:
+        marks.append("changed")
+    return ", ".join(marks)
+
+
+def _hex(raw: bytes | None) -> str:
+    return "-" if raw is None else raw.hex(" ")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,172 @@
+"""`pellucid train`: from text to a model, or on from where a run stopped."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.flags.numbers import RANK
+from pellucid.cli.flags.run import add_run_flags, begin_as_said, observed, watchers_for
+from pellucid.cli.output.proof import add_prove_flags
+from pellucid.cli.output.streams import add_json
+from pellucid.cli.output.train_summary import say_outcome
+from pellucid.cli.verbs.prove_on_alarm import train_with_alarm
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.runs import Run
+    from pellucid.training import Interrupts, Observer
+
+#: Flags that a run which is resumed has answered already.
+_OF_A_NEW_RUN = (
+    "objective",
+    "lora",
+    "preset",
+    "config",
+    "out",
+    "tokens",
+    "minutes",
+    "epochs",
+    "seed",
+    "device",
+    "field",
+)
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "train",
+        help="train a model on text",
+        description="Train a model on text files, tables (.jsonl, .json, .csv, .tsv, .parquet; .gz "
+        "or .zst) or folders of them (or - for standard input). Without any, on the documentation "
+        "in Python's standard library. What is learnt is --objective; what it goes on from --from.",
+    )
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="NAME",
+        help="what is learnt: next-token, mlm, spans, seq2seq, classification, sft, dpo, policy",
+    )
+    parser.add_argument(
+        "--from", dest="start", metavar="RUN", help="go on from the weights of a run or model"
+    )
+    parser.add_argument("--lora", type=RANK, metavar="RANK", help="train adapters of this rank")
+    parser.add_argument(
+        "--reward",
+        metavar="M:F",
+        help="for policy: MODULE:FUNCTION, or RUN:CLASS of a classifier",
+    )
+    parser.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="which column of a row holds what, such as source=english; commas, or repeated",
+    )
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="what everything is taken from that is not said (default: nano)",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on from a run's latest checkpoint")
+    parser.add_argument(
+        "--allow-drift",
+        action="store_true",
+        help="resume even if config, plan, machine or reward are not as they were; the change is "
+        "recorded",
+    )
+    parser.add_argument(
+        "--prove-on-alarm",
+        action="store_true",
+        help="when a vital sign stays sick, stop, name the cause, try fixes on forks, and offer "
+        "the one that helps",
+    )
+    add_run_flags(parser)
+    add_prove_flags(parser)
+    add_json(parser)
+    parser.set_defaults(call=call, when_stopped="before the first step: there is nothing to save")
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Train or resume; then say what came of it and what can be done with it."""
+    if arguments.resume is not None:
+        _branch_or_refuse(arguments)
+    begin = _resumed if arguments.resume is not None else _begun
+    if arguments.prove_on_alarm:
+        if arguments.no_vitals:
+            raise ConfigError("--prove-on-alarm: vital signs give the alarm; leave --no-vitals out")
+        train_with_alarm(arguments, begin)
+        return
+    with observed(arguments) as (result, observers):
+        run = begin(arguments, observers)
+    say_outcome(run, result, as_json=arguments.json)
+
+
+def _begun(
+    arguments: argparse.Namespace,
+    observers: Sequence[Observer],
+    interrupts: Interrupts | None = None,
+) -> Run:
+    return begin_as_said(
+        arguments,
+        arguments.paths,
+        observers,
+        objective=arguments.objective,
+        start=arguments.start,
+        reward=arguments.reward,
+        lora=arguments.lora,
+        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
+        interrupts=interrupts,
+    )
+
+
+def _resumed(
+    arguments: argparse.Namespace,
+    observers: Sequence[Observer],
+    interrupts: Interrupts | None = None,
+) -> Run:
+    from pellucid import runs
+
+    return runs.resume(
+        arguments.resume,
+        steps=arguments.steps,
+        reward=arguments.reward,
+        observers=observers,
+        watchers=watchers_for(arguments),
+        show=not arguments.json,
+        allow_drift=arguments.allow_drift,
+        force=arguments.force,
+        interrupts=interrupts,
+    )
+
+
+def _branch_or_refuse(arguments: argparse.Namespace) -> None:
+    """With --config and --out the run goes on there under that config; the other one stays."""
+    config_and_out = arguments.config, arguments.out
+    if None in config_and_out:
+        _refuse_with_resume(arguments)
+        return
+    from pellucid import runs
+    from pellucid.runs.resolve_config import choose
+
+    arguments.config = arguments.out = None
+    _refuse_with_resume(arguments)
+    run = choose(config_file=config_and_out[0])
+    arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
+
+
+def _refuse_with_resume(arguments: argparse.Namespace) -> None:
+    flags = [f"--{name}" for name in _OF_A_NEW_RUN if getattr(arguments, name) is not None]
+    flags += ["--from"] if arguments.start is not None else []
+    flags += [f"--{name}" for name in ("set", "columns") if getattr(arguments, name)]
+    flags += ["PATH"] if arguments.paths else []
+    if flags:
+        raise ConfigError(
+            f"--resume takes everything from the run, so {', '.join(flags)} cannot be given "
+            "with it: leave it out, or start a new run; to go on under another config in another "
+            "folder, give both --config and --out"
+        )

@@ -1,0 +1,83 @@
+"""`pellucid vitals`: the vital signs of a whole run, on the terminal and as one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.output.streams import add_json, print_json
+from pellucid.disk import write_output
+from pellucid.errors import RunError
+
+if TYPE_CHECKING:
+    from pellucid.vitals import Rule
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "vitals",
+        help="show the vital signs of a run",
+        description="Softmax, cross-entropy, KL, gradients and variance through a whole run, with "
+        "a word for each: calm, watch or sick. Also as one HTML file, vitals.html in the run.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("--all", action="store_true", help="draw every sign, not one of each row")
+    parser.add_argument("--why", action="store_true", help="the rule behind each row's word, alone")
+    parser.add_argument("--out", metavar="FILE", help="where to (default: vitals.html in the run)")
+    add_json(parser)
+    parser.set_defaults(call=call)
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Draw them, and write the file."""
+    from pellucid import runs
+    from pellucid.report import Said, vitals_page
+    from pellucid.training import Vitals
+    from pellucid.vitals import chart, explained, rules_of
+
+    folder, _ = runs.existing_folder(Path(arguments.run))
+    events = [event for event in runs.read_events(folder.metrics) if isinstance(event, Vitals)]
+    if not events:
+        raise RunError(
+            f"{folder.path} has no vital signs: it was trained with --no-vitals, or has not come "
+            "far enough; `pellucid train --resume` watches it from here on"
+        )
+    rules = rules_of()
+    columns = min(shutil.get_terminal_size().columns, 100)
+    if arguments.why and not arguments.json:
+        print("\n".join(explained(events, rules, columns=columns)))
+        return
+    rule_texts = {
+        id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
+        for id, rule in rules.items()
+    }
+    file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise RunError(f"what is written is HTML, and {file} does not end in .html: name it so")
+    write_output(file, vitals_page(folder.path.name, events, rule_texts))
+    if arguments.json:
+        last = events[-1]
+        signs = [
+            {
+                "id": id,
+                "equation": equation,
+                "value": value,
+                "word": word,
+                "step": step,
+                "where": at,
+            }
+            for id, equation, value, word, step, at in last.signs
+        ]
+        facts = {"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)}
+        print_json(facts | {"rules": _rules(rules)} if arguments.why else facts)
+        return
+    print("\n".join(chart(events, rules, columns=columns, every=arguments.all)))
+    print(f"\n{file}: the same as a page")
+
+
+def _rules(rules: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
+    return {id: {"rule": rule.told, "source": rule.source} for id, rule in rules.items()}

@@ -1,0 +1,151 @@
+"""What each objective trains, what it learns from, and what of it can begin small.
+
+Comes in: an objective, a model, a corpus, a growth. Goes out: a refusal where they do not go
+together. It does not know how any of them works.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pellucid.config.corpora import Conversations, Labelled, Pairs, Preferences, Prompts
+from pellucid.config.model import Transformer
+from pellucid.config.objectives import (
+    Classification,
+    DirectPreference,
+    Distillation,
+    MaskedTokens,
+    NextToken,
+    Objective,
+    PolicyGradient,
+    SequenceToSequence,
+    SpanCorruption,
+    SupervisedFineTuning,
+)
+from pellucid.config.output_heads import ClassificationHead, LanguageHead, NoHead
+from pellucid.config.text import Corpus, Files, StandardLibrary
+from pellucid.config.training import GrowingBatch, GrowingLength, Growth, Training
+from pellucid.errors import ConfigError
+
+Kinds = tuple[type[Corpus], ...]
+
+_TEXT: Kinds = (StandardLibrary, Files)
+_DECODER = ("a decoder with a language head",)
+_PAIR = ("an encoder-decoder with a language head",)
+#: What each objective trains, and the data it learns from.
+_NEEDS: dict[type[Objective], tuple[tuple[str, ...], Kinds]] = {
+    NextToken: (_DECODER, _TEXT),
+    MaskedTokens: (("an encoder with a language head",), _TEXT),
+    SpanCorruption: (_PAIR, _TEXT),
+    SequenceToSequence: (_PAIR, (Pairs,)),
+    Classification: (
+        ("an encoder with a classification head", "a decoder with a classification head"),
+        (Labelled,),
+    ),
+    SupervisedFineTuning: (_DECODER, (Conversations,)),
+    Distillation: (_DECODER, _TEXT),
+    DirectPreference: (_DECODER, (Preferences,)),
+    PolicyGradient: (_DECODER, (Prompts,)),
+}
+#: What to do about data of another kind.
+_ADVICE: dict[Kinds, str] = {
+    _TEXT: "name text files, or say which field of a table holds the text with --field",
+    (Pairs,): "name a file with pairs, and its columns with --columns source=NAME,target=NAME",
+    (Labelled,): "name a file with labels, and its columns with --columns text=NAME,label=NAME",
+    (Conversations,): "name a file with prompts and answers, or with messages",
+    (Preferences,): "name a file with a chosen and a rejected answer to each prompt",
+    (Prompts,): "name a file with prompts, and its column with --columns prompt=NAME",
+}
+
+
+def data_for(objective: Objective) -> Kinds:
+    """The kinds of corpus that an objective learns from."""
+    return _NEEDS[type(objective)][1]
+
+
+def check_needs(
+    objective: Objective, model: Transformer, corpus: Corpus, start: str | None
+) -> None:
+    """Refuse what the objective cannot train or begin with, and data it cannot be fed with.
+
+    Raises:
+        ConfigError: says what the objective takes, and what to do.
+    """
+    name = type(objective).__name__
+    models, data = _NEEDS[type(objective)]
+    has = _shape(model)
+    if has not in models:
+        raise ConfigError(
+            f"objective {name} trains {' or '.join(models)}, and this model is {has}: choose "
+            "another preset (pellucid presets list), or another objective with --objective "
+            "(pellucid presets list --objectives)"
+        )
+    if not isinstance(corpus, data):
+        raise ConfigError(
+            f"objective {name} learns from {' or '.join(kind.__name__ for kind in data)}, and "
+            f"text.corpus is {type(corpus).__name__}: {_ADVICE[data]}, or choose another objective "
+            "with --objective (pellucid presets list --objectives)"
+        )
+    if start is None and isinstance(objective, DirectPreference | PolicyGradient):
+        raise ConfigError(
+            f"objective {name} compares the model with the one it began as, and this run begins "
+            "with weights drawn at random: go on from a model that answers already, with --from RUN"
+        )
+
+
+def check_growth(training: Training, model: Transformer) -> None:
+    """Refuse a first size that does not become the whole one by doubling.
+
+    Raises:
+        ConfigError: says which sizes do.
+    """
+    match training.growth:
+        case GrowingBatch():
+            name, whole, parts = "training.batch_size", training.batch_size, training.accumulation
+        case GrowingLength():
+            name, whole, parts = "model.context_length", model.context_length, 1
+        case None:
+            return
+        case _:
+            assert_never(training.growth)
+    halves = [whole // 2**n for n in range(1, whole.bit_length()) if whole % (2**n * parts) == 0]
+    if training.growth.first not in halves:
+        can = f"it can be {', '.join(map(str, halves))}" if halves else "there is no half of that"
+        whole_parts = f" in {parts} equal parts (training.accumulation)" if parts > 1 else ""
+        raise ConfigError(
+            f"training.growth.first doubles until it is {name}, {whole}{whole_parts}: {can}, "
+            f"was {training.growth.first}"
+        )
+
+
+def check_cut(growth: Growth | None, objective: Objective) -> None:
+    """Refuse to let grow what is not rows of text.
+
+    Raises:
+        ConfigError: says what can grow.
+    """
+    if growth is None:
+        return
+    name, kind = type(objective).__name__, type(growth).__name__
+    if data_for(objective) != _TEXT:
+        raise ConfigError(
+            f"training.growth is {kind}, and rows of {name} are whole examples, in batches of "
+            "about one length: pass --set training.growth=none, or learn from text"
+        )
+    if isinstance(growth, GrowingLength) and isinstance(objective, SpanCorruption):
+        raise ConfigError(
+            "training.growth is GrowingLength, and what SpanCorruption has cut from a text is not "
+            "cut again: pass --set training.growth=none, or take GrowingBatch"
+        )
+
+
+def _shape(model: Transformer) -> str:
+    """What a model is made of, in words."""
+    head = {
+        LanguageHead: "a language head",
+        ClassificationHead: "a classification head",
+        NoHead: "no head",
+    }[type(model.head)]
+    if model.encoder is None:
+        return f"a decoder with {head}"
+    return f"{'an encoder' if model.decoder is None else 'an encoder-decoder'} with {head}"

@@ -1,0 +1,144 @@
+"""Files and tables in; examples as token ids, and batches of them, out. Knows no model, no loss."""
+
+from pellucid.data.assemble import (
+    Corpus,
+    assemble_corpus,
+    assemble_tokenizer,
+    documents_of,
+    fingerprint,
+)
+from pellucid.data.assemble_examples import (
+    Columns,
+    assemble_columns,
+    assemble_form,
+    assemble_rows,
+    assemble_template,
+)
+from pellucid.data.chat.templates import ChatTemplate, Template, template_for
+from pellucid.data.checksums import Remembered
+from pellucid.data.collate import (
+    Answers,
+    ClassLabels,
+    Collation,
+    PromptBatch,
+    PromptTexts,
+    TwoAnswers,
+    TwoTexts,
+)
+from pellucid.data.documents import Document, Piece, Tally, pieces_of
+from pellucid.data.encode import Counts, Watch, encoded, hashed, id_type, training_texts
+from pellucid.data.example import Example, Form, Refusal
+from pellucid.data.example_order import Bucketed, Packed, in_turn
+from pellucid.data.example_split import held_out_of
+from pellucid.data.mlm import MaskedOrder, Masking, masked_windows, masking_for
+from pellucid.data.packing import Packing, pack
+from pellucid.data.pairs_and_labels import Labelled
+from pellucid.data.row_sources import Row
+from pellucid.data.shards import (
+    TEXT_FILES,
+    PreparedText,
+    Shard,
+    check_tokenizer,
+    open_prepared,
+    prepare,
+)
+from pellucid.data.skipped_rows import Census
+from pellucid.data.sources import documents_from, read_pieces
+from pellucid.data.span_corruption import SpanOrder, Spans, span_windows, spans_for
+from pellucid.data.split import Parts, Side, Split, part, split
+from pellucid.data.standard_library import standard_library_docs
+from pellucid.data.store import (
+    EXAMPLE_FILES,
+    Examples,
+    Facts,
+    Ragged,
+    StoredExamples,
+    open_examples,
+    write,
+)
+from pellucid.data.streams import Piped
+from pellucid.data.survey import Survey, survey
+from pellucid.data.tokenizer_comparison import Measure, measure
+from pellucid.data.window_order import Order, windows
+
+__all__ = [
+    "EXAMPLE_FILES",
+    "TEXT_FILES",
+    "Answers",
+    "Bucketed",
+    "Census",
+    "ChatTemplate",
+    "ClassLabels",
+    "Collation",
+    "Columns",
+    "Corpus",
+    "Counts",
+    "Document",
+    "Example",
+    "Examples",
+    "Facts",
+    "Form",
+    "Labelled",
+    "MaskedOrder",
+    "Masking",
+    "Measure",
+    "Order",
+    "Packed",
+    "Packing",
+    "Parts",
+    "Piece",
+    "Piped",
+    "PreparedText",
+    "PromptBatch",
+    "PromptTexts",
+    "Ragged",
+    "Refusal",
+    "Remembered",
+    "Row",
+    "Shard",
+    "Side",
+    "SpanOrder",
+    "Spans",
+    "Split",
+    "StoredExamples",
+    "Survey",
+    "Tally",
+    "Template",
+    "TwoAnswers",
+    "TwoTexts",
+    "Watch",
+    "assemble_columns",
+    "assemble_corpus",
+    "assemble_form",
+    "assemble_rows",
+    "assemble_template",
+    "assemble_tokenizer",
+    "check_tokenizer",
+    "documents_from",
+    "documents_of",
+    "encoded",
+    "fingerprint",
+    "hashed",
+    "held_out_of",
+    "id_type",
+    "in_turn",
+    "masked_windows",
+    "masking_for",
+    "measure",
+    "open_examples",
+    "open_prepared",
+    "pack",
+    "part",
+    "pieces_of",
+    "prepare",
+    "read_pieces",
+    "span_windows",
+    "spans_for",
+    "split",
+    "standard_library_docs",
+    "survey",
+    "template_for",
+    "training_texts",
+    "windows",
+    "write",
+]

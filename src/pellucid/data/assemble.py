@@ -1,0 +1,113 @@
+"""The one door from a config to a corpus and a tokenizer.
+
+Comes in: a `config.Text` or `config.Tokenizer`. Goes out: what reads the corpus; a tokenizer,
+trained on the training split alone or read from a file. No other file of this room reads a config.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import assert_never
+
+import tokenizers
+
+from pellucid import config
+from pellucid.config import encode
+from pellucid.data.checksums import Remembered, own_code
+from pellucid.data.documents import Piece, Tally, pieces_of
+from pellucid.data.sources import files_in, read_pieces
+from pellucid.data.standard_library import library_files, standard_library_docs
+from pellucid.data.streams import Piped
+from pellucid.errors import ConfigError
+from pellucid.json_text import json_text
+from pellucid.tokenizers.from_file import tokenizer_from
+from pellucid.tokenizers.tokenizer import Tokenizer, train_byte_pairs, train_bytes, train_characters
+from pellucid.tokenizers.word_level import train_word_pieces, train_words
+
+#: Reads a corpus from its start, as often as wanted, and counts what it meets.
+Corpus = Callable[[Tally], Iterator[Piece]]
+
+
+def assemble_corpus(corpus: config.Documents) -> Corpus:
+    """What reads the documents of a corpus, in pieces; nothing is read yet."""
+    match corpus:
+        case config.StandardLibrary():
+            documents = cache(standard_library_docs)  # a few megabytes, and slow to come by
+            return lambda _: pieces_of(documents())
+        case config.Files(paths=paths, field=field):
+            piped = Piped()
+            return lambda tally: read_pieces(paths, field, tally, piped)
+        case _:
+            assert_never(corpus)
+
+
+def documents_of(text: config.Text) -> config.Documents:
+    """The corpus, where it is documents.
+
+    Raises:
+        ConfigError: it is rows, which are examples of a task and no text to read on.
+    """
+    if isinstance(text.corpus, config.Rows):
+        raise ConfigError(
+            f"text.corpus is {type(text.corpus).__name__}, rows with columns, and documents are "
+            "wanted here: name files or folders of text, and in tables the --field that holds it"
+        )
+    return text.corpus
+
+
+def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
+    """A hash of all that prepared text depends on: content, config, and the code that prepares.
+
+    None where nothing short of preparing can tell: standard input, a file that cannot be read.
+
+    Args:
+        remembered: knows the hashes of large files that did not change.
+
+    Raises:
+        TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
+    """
+    tally = Tally()
+    match documents_of(text):
+        case config.StandardLibrary():
+            files = library_files()
+        case config.Files(paths=paths, field=field):
+            if "-" in paths:
+                return None
+            files = files_in(paths, field, tally)
+            if not all(file.is_file() for file in files):  # a pipe, which can be read once
+                return None
+    path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
+    hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
+    versions = [sys.version, tokenizers.__version__]
+    digest = hashlib.sha256(json_text([encode(text), hashes, versions, tally.other_files]).encode())
+    try:
+        for file in files:
+            digest.update(bytes.fromhex(remembered.sha256(file)))
+            digest.update(hashlib.sha256(str(file).encode("utf-8", "surrogatepass")).digest())
+    except OSError:  # read again, and refused by its name, where the text is read
+        return None
+    remembered.save()
+    return digest.hexdigest()
+
+
+def assemble_tokenizer(tokenizer: config.Tokenizer, texts: Iterable[str]) -> Tokenizer:
+    """The tokenizer that `tokenizer` describes; one that is trained sees `texts` alone, once."""
+    match tokenizer:
+        case config.Bytes():
+            return train_bytes()
+        case config.Characters():
+            return train_characters(texts)
+        case config.BytePairs(vocab_size=vocab_size):
+            return train_byte_pairs(texts, vocab_size)
+        case config.Words(vocab_size=vocab_size):
+            return train_words(texts, vocab_size)
+        case config.WordPiece(vocab_size=vocab_size, lowercase=lowercase):
+            return train_word_pieces(texts, vocab_size, lowercase=lowercase)
+        case config.FromFile(path=path):
+            return tokenizer_from(Path(path))
+        case _:
+            assert_never(tokenizer)

@@ -1,0 +1,177 @@
+"""The one door from a config to rows and to what encodes them.
+
+Comes in: a `config.Rows`. Goes out: its rows, and the form that makes examples of them. No other
+file of this room reads a config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import assert_never
+
+from pellucid import config
+from pellucid.config.corpora import Rows
+from pellucid.data.chat.forms import (
+    ConversationColumns,
+    Conversations,
+    PreferenceColumns,
+    Preferences,
+    PromptColumns,
+    Prompts,
+)
+from pellucid.data.chat.templates import ChatTemplate, Template, template_for
+from pellucid.data.columns import (
+    USUAL,
+    Column,
+    chosen,
+    find,
+    find_languages,
+    found,
+    numbered,
+)
+from pellucid.data.example import Form
+from pellucid.data.pairs_and_labels import LabelColumns, Labelled, PairColumns, Pairs, classes_of
+from pellucid.data.row_sources import Row, read_rows
+from pellucid.data.streams import Piped
+from pellucid.errors import TextError
+from pellucid.tokenizers import Tokenizer
+
+Columns = ConversationColumns | PairColumns | LabelColumns | PreferenceColumns | PromptColumns
+
+
+def assemble_rows(rows: Rows, piped: Piped) -> Iterator[Row]:
+    """The rows of all files that a config names, in order."""
+    return read_rows(rows.paths, numbered=numbered(_chosen_columns(rows)), piped=piped)
+
+
+def assemble_columns(rows: Rows, first: Row) -> Columns:
+    """Which columns hold what: those that were chosen, others by their usual names in a row.
+
+    Raises:
+        TextError: a part that no column is usual for, or more than one.
+        ConfigError: a choice that cannot be read.
+    """
+    match rows:
+        case config.Conversations(prompt=prompt, answer=answer, messages=messages):
+            if messages is None and prompt is None and answer is None and _is_chat(first):
+                return ConversationColumns(
+                    messages=found("messages", first), prompt=None, answer=None
+                )
+            if messages is not None:
+                return ConversationColumns(messages=chosen(messages), prompt=None, answer=None)
+            return ConversationColumns(
+                messages=None,
+                prompt=_column("prompt", prompt, first),
+                answer=_column("answer", answer, first),
+            )
+        case config.Pairs(source=source, target=target):
+            languages = find_languages(first)
+            usual = find("source", first) is not None or find("target", first) is not None
+            if source is None and target is None and languages is not None and not usual:
+                return PairColumns(*languages)
+            return PairColumns(_column("source", source, first), _column("target", target, first))
+        case config.Labelled(text=text, label=label, separator=separator):
+            return LabelColumns(
+                _column("text", text, first), _column("label", label, first), separator
+            )
+        case config.Preferences(prompt=prompt):
+            better = _column("chosen", rows.chosen, first)
+            worse = _column("rejected", rows.rejected, first)
+            whole = prompt is None and isinstance(better.value(first), list)
+            usual = find("prompt", first) if whole else _column("prompt", prompt, first)
+            return PreferenceColumns(prompt=usual, chosen=better, rejected=worse)
+        case config.Prompts(prompt=prompt):
+            if prompt is None and find("prompt", first) is None:
+                messages = find("messages", first)
+                if messages is not None:
+                    return PromptColumns(messages)
+            return PromptColumns(_column("prompt", prompt, first))
+        case _:
+            assert_never(rows)
+
+
+def assemble_template(rows: Rows, folder: Path | None) -> Template | None:
+    """The chat template of rows that need one: the chosen file, or that of the tokenizer's folder.
+
+    Raises:
+        TextError: it cannot be read.
+    """
+    match rows:
+        case config.Conversations() | config.Preferences() | config.Prompts():
+            return template_for(rows.template, folder)
+        case config.Pairs() | config.Labelled():
+            return None
+        case _:
+            assert_never(rows)
+
+
+def assemble_form(
+    columns: Columns,
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    *,
+    context_length: int,
+    template: Template | None,
+    classes: Sequence[str] | None,
+) -> Form:
+    """What makes examples of the rows.
+
+    Args:
+        rows: all of them: in labels, classes are looked for.
+        context_length: the window that an example has to fit into.
+        classes: the names of the classes, where they are given.
+
+    Raises:
+        TextError: labels that name fewer than two classes.
+    """
+    chat = None if template is None else ChatTemplate(template, tokenizer)
+    match columns:
+        case PairColumns():
+            return Pairs(columns, tokenizer, context_length=context_length)
+        case LabelColumns():
+            known_classes = classes_of(columns, rows, classes)
+            return Labelled(columns, known_classes, tokenizer, context_length=context_length)
+        case _ if chat is None:
+            raise TextError("chats need a template: pass the one that assemble_template found")
+        case ConversationColumns():
+            return Conversations(columns, chat, context_length=context_length)
+        case PreferenceColumns():
+            return Preferences(columns, chat, context_length=context_length)
+        case PromptColumns():
+            return Prompts(columns, chat, context_length=context_length)
+        case _:
+            assert_never(columns)
+
+
+def _column(part: str, choice: str | None, first: Row) -> Column:
+    return found(part, first) if choice is None else chosen(choice)
+
+
+def _is_chat(first: Row) -> bool:
+    """Whether a row has a column of messages, and not a prompt with an answer besides."""
+    if find("messages", first) is None:
+        return False
+    if find("prompt", first) is None or find("answer", first) is None:
+        return True
+    raise TextError(
+        f"{first.where}: it has messages and also a prompt with an answer. Choose with --columns "
+        f"messages={USUAL['messages'][0]}, or with prompt=NAME,answer=NAME"
+    )
+
+
+def _chosen_columns(rows: Rows) -> list[str | None]:
+    """All columns that were chosen."""
+    match rows:
+        case config.Conversations():
+            return [rows.prompt, rows.answer, rows.messages]
+        case config.Pairs():
+            return [rows.source, rows.target]
+        case config.Labelled():
+            return [rows.text, rows.label]
+        case config.Preferences():
+            return [rows.prompt, rows.chosen, rows.rejected]
+        case config.Prompts():
+            return [rows.prompt]
+        case _:
+            assert_never(rows)

@@ -1,0 +1,251 @@
+"""Forms in which somebody is answered: conversations, preferences, prompts.
+
+Comes in: rows, columns, a template. Goes out: examples of ids. It does not know files or config.
+
+A prompt in a column of its own is what a user says, its answer what the assistant says, and both
+go through the template as a chat of two messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pellucid.data.chat.messages import (
+    ASSISTANT,
+    Messages,
+    answers_of,
+    as_messages,
+    first_said,
+    messages_of,
+)
+from pellucid.data.chat.templates import ChatTemplate
+from pellucid.data.columns import Column
+from pellucid.data.example import Example, Refusal
+from pellucid.data.row_sources import Row
+from pellucid.json_text import json_text
+from pellucid.reader import parse_json
+
+NO_PROMPT = Refusal("it has no prompt")
+NO_ANSWER = Refusal("it has no answer")
+NO_ROOM = Refusal("its prompt fills the window, and nothing of the answer is left")
+UNMARKED = Refusal("the template marks no answer in it")
+ALIKE = Refusal("chosen and rejected are the same")
+ALIKE_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
+
+
+class _Describable(Protocol):
+    """Columns that can say which they are."""
+
+    @property
+    def said(self) -> list[str]: ...
+
+
+C = TypeVar("C", bound=_Describable)
+
+
+class _Answered(Generic[C]):
+    """What all forms here are made of: columns, a template, the window they have to fit into."""
+
+    def __init__(self, columns: C, template: ChatTemplate, *, context_length: int) -> None:
+        self._columns, self._template, self._longest = columns, template, context_length
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        return [*self._columns.said, f"template: {self._template.template.said}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationColumns:
+    """Where a chat is: in a column of messages, or in one with a prompt and one with its answer."""
+
+    messages: Column | None
+    prompt: Column | None
+    answer: Column | None
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        named = {"messages": self.messages, "prompt": self.prompt, "answer": self.answer}
+        return [f"{part}: {column.said}" for part, column in named.items() if column is not None]
+
+    def chat(self, row: Row) -> Messages | Refusal:
+        """The messages of a row, at least one of them an answer."""
+        if self.messages is not None:
+            messages = messages_of(row, self.messages.said, self.messages.value(row))
+            return messages if any(text.strip() for text in answers_of(messages)) else NO_ANSWER
+        assert self.prompt is not None
+        assert self.answer is not None
+        prompt = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
+        answer = as_messages(row, self.answer.said, self.answer.value(row), ASSISTANT)
+        if not prompt:
+            return NO_PROMPT
+        return prompt + answer if answer else NO_ANSWER
+
+    def texts(self, row: Row) -> list[str]:
+        """What a tokenizer may be trained on."""
+        chat = self.chat(row)
+        return [] if isinstance(chat, Refusal) else [message["content"] for message in chat]
+
+
+class Conversations(_Answered[ConversationColumns]):
+    """Columns "ids" and "supervised": 1 where a token is the assistant's, so to be predicted."""
+
+    def encode(self, row: Row) -> Example | Refusal:
+        """The row as one example, cut at the window's end where it is longer."""
+        chat = self._columns.chat(row)
+        if isinstance(chat, Refusal):
+            return chat
+        spelled = self._template.conversation(row.where, chat)
+        if not any(spelled.supervised):
+            return UNMARKED
+        ids, supervised = spelled.ids[: self._longest], spelled.supervised[: self._longest]
+        if not any(supervised):
+            return NO_ROOM
+        truncated = len(spelled.ids) > self._longest
+        return Example(
+            ids={"ids": ids, "supervised": supervised},
+            group=first_said(chat),
+            row=row.number,
+            truncated=truncated,
+            ends=spelled.ends and not truncated,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferenceColumns:
+    """Where two answers to a prompt are; without a prompt they are whole chats that begin alike."""
+
+    prompt: Column | None
+    chosen: Column
+    rejected: Column
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        prompt = "the messages in front of both" if self.prompt is None else self.prompt.said
+        return [
+            f"prompt: {prompt}",
+            f"chosen: {self.chosen.said}",
+            f"rejected: {self.rejected.said}",
+        ]
+
+    def chats(self, row: Row) -> tuple[Messages, Messages, Messages] | Refusal:
+        """The prompt's messages, and those of either answer."""
+        chosen = as_messages(row, self.chosen.said, self.chosen.value(row), ASSISTANT)
+        rejected = as_messages(row, self.rejected.said, self.rejected.value(row), ASSISTANT)
+        if not chosen or not rejected:
+            return NO_ANSWER
+        if chosen == rejected:
+            return ALIKE
+        shared: Messages = []
+        while len(chosen) > 1 and len(rejected) > 1 and chosen[0] == rejected[0]:
+            shared.append(chosen[0])
+            chosen, rejected = chosen[1:], rejected[1:]
+        if self.prompt is not None and not (shared and shared[0]["role"] != ASSISTANT):
+            value = self.prompt.value(row)
+            shared = as_messages(row, self.prompt.said, value, "user") + shared
+        if not shared:
+            return NO_PROMPT
+        if len(chosen) != 1 or len(rejected) != 1 or chosen[0]["role"] != rejected[0]["role"]:
+            return Refusal("chosen and rejected differ in more than their last answer")
+        if not str(chosen[0]["content"]).strip() or not str(rejected[0]["content"]).strip():
+            return NO_ANSWER
+        return shared, chosen, rejected
+
+    def texts(self, row: Row) -> list[str]:
+        """What a tokenizer may be trained on."""
+        answer_chats = self.chats(row)
+        chats = (
+            []
+            if isinstance(answer_chats, Refusal)
+            else [message for part in answer_chats for message in part]
+        )
+        return [message["content"] for message in chats]
+
+
+class Preferences(_Answered[PreferenceColumns]):
+    """Columns "prompt", "chosen" and "rejected"; both answers go on from the prompt's ids."""
+
+    def encode(self, row: Row) -> Example | Refusal:
+        """The row as a prompt with two answers, each cut where the window ends."""
+        chats = self._columns.chats(row)
+        if isinstance(chats, Refusal):
+            return chats
+        prompt, *answers = chats
+        halves = [self._halves(row, prompt + answer) for answer in answers]
+        (start, chosen, ends), (rejected_start, rejected, both_end) = halves
+        if not chosen or not rejected:
+            return UNMARKED
+        if start != rejected_start:
+            return Refusal("the template writes another prompt before chosen than before rejected")
+        room = self._longest - len(start)
+        if room <= 0:
+            return NO_ROOM
+        if chosen[:room] == rejected[:room]:
+            return ALIKE_WHEN_CUT if chosen != rejected else ALIKE
+        truncated = max(len(chosen), len(rejected)) > room
+        return Example(
+            ids={"prompt": start, "chosen": chosen[:room], "rejected": rejected[:room]},
+            group=first_said(prompt),
+            row=row.number,
+            truncated=truncated,
+            ends=ends and both_end and not truncated,
+        )
+
+    def _halves(self, row: Row, chat: Messages) -> tuple[list[int], list[int], bool]:
+        """The ids before the last answer, and its own."""
+        spelled = self._template.conversation(row.where, chat)
+        start, end = spelled.last_answer, len(spelled.ids)
+        while end > start and not spelled.supervised[end - 1]:
+            end -= 1
+        return spelled.ids[:start], spelled.ids[start:end], spelled.ends
+
+
+@dataclass(frozen=True, slots=True)
+class PromptColumns:
+    """Where a prompt is: a text, or messages."""
+
+    prompt: Column
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        return [f"prompt: {self.prompt.said}"]
+
+    def chat(self, row: Row) -> Messages:
+        """The messages up to the place where an answer is to begin; none where there is no text."""
+        messages = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
+        while messages and messages[-1]["role"] == ASSISTANT:  # what another has answered
+            messages.pop()
+        return messages
+
+    def texts(self, row: Row) -> list[str]:
+        """What a tokenizer may be trained on."""
+        return [message["content"] for message in self.chat(row)]
+
+
+class Prompts(_Answered[PromptColumns]):
+    """The column "prompt", and the whole row as JSON for whoever judges the answer."""
+
+    def encode(self, row: Row) -> Example | Refusal:
+        """The row as a prompt; one that leaves no room for an answer is left out."""
+        chat = self._columns.chat(row)
+        if not chat:
+            return NO_PROMPT
+        ids = self._template.prompt(row.where, chat)
+        if len(ids) >= self._longest:
+            return NO_ROOM
+        prompt_text = " ".join(message["content"] for message in chat).strip()
+        return Example(
+            ids={"prompt": ids},
+            group=prompt_text,
+            row=row.number,
+            kept=json_text(_plain(row.values)),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say; a date or a number of another kind, which Parquet has, as text."""
+    return parse_json(json_text(dict(value), default=str), "the row", lenient=True)

@@ -1,0 +1,248 @@
+"""Examples of different lengths put together as a batch.
+
+Comes in: columns of token ids, and which examples. Goes out: a batch. It does not know in which
+order examples are seen.
+
+Rows are filled up on the right. What is real is known from the lengths alone: the id that fills up
+may be that of a token which means something, such as the end of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pellucid.batches import IGNORED, LabelBatch, PairBatch, PreferenceBatch, TokenBatch
+from pellucid.data.store import Examples
+from pellucid.errors import TextError
+from pellucid.typed import from_numpy
+
+Indices = npt.NDArray[np.int64]
+B_co = TypeVar("B_co", covariant=True)
+
+#: Rows are as long as a multiple of this, so that the same shapes come again.
+_MULTIPLE = 8
+
+
+class Collation(Protocol[B_co]):
+    """How examples of one form become a batch, and what makes them long."""
+
+    def lengths(self, examples: Examples) -> Indices:
+        """How many tokens each example has."""
+        ...
+
+    def batch(self, examples: Examples, chosen: Indices) -> B_co:
+        """The chosen examples, in this order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Columns "ids" and "supervised" as a `TokenBatch`: one example in a row.
+
+    No row is longer than `longest`, the context of the model.
+    """
+
+    pad_id: int
+    longest: int
+
+    def lengths(self, examples: Examples) -> Indices:
+        """Tokens of prompt and answer."""
+        return examples.columns["ids"].lengths
+
+    def batch(self, examples: Examples, chosen: Indices) -> TokenBatch:
+        """The chosen examples, in this order."""
+        ids, targets = zip(*(with_targets(examples, int(index)) for index in chosen), strict=True)
+        return _tokens(ids, targets, self.pad_id, self.longest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoTexts:
+    """Columns "source" and "target" as a `PairBatch`.
+
+    The decoder begins with `start_id`; left out, targets are taken to begin with the token that
+    starts it.
+    """
+
+    pad_id: int
+    longest: int
+    start_id: int | None
+
+    def lengths(self, examples: Examples) -> Indices:
+        """Tokens of both texts."""
+        return examples.columns["source"].lengths + examples.columns["target"].lengths
+
+    def batch(self, examples: Examples, chosen: Indices) -> PairBatch:
+        """The chosen examples, in this order."""
+        sources = [examples.columns["source"][int(index)] for index in chosen]
+        targets = [examples.columns["target"][int(index)] for index in chosen]
+        if self.start_id is not None:
+            targets = [np.concatenate([[self.start_id], target]) for target in targets]
+        source, real = filled(sources, self.pad_id, self.longest)
+        ids, _ = filled([target[:-1] for target in targets], self.pad_id, self.longest)
+        padded_targets, _ = filled([target[1:] for target in targets], IGNORED, self.longest)
+        return PairBatch(
+            source=from_numpy(source),
+            source_padding=from_numpy(real),
+            ids=from_numpy(ids),
+            targets=from_numpy(padded_targets),
+            n_supervised=sum(len(target) - 1 for target in targets),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLabels:
+    """Columns "ids" and "label" as a `LabelBatch`.
+
+    A label is the number of the class; with `several`, a 0 or 1 for each class.
+    """
+
+    pad_id: int
+    longest: int
+    n_classes: int
+    several: bool
+
+    def lengths(self, examples: Examples) -> Indices:
+        """Tokens of the text."""
+        return examples.columns["ids"].lengths
+
+    def batch(self, examples: Examples, chosen: Indices) -> LabelBatch:
+        """The chosen examples, in this order."""
+        texts = [examples.columns["ids"][int(index)] for index in chosen]
+        ids, real = filled(texts, self.pad_id, self.longest)
+        return LabelBatch(
+            ids=from_numpy(ids),
+            padding=from_numpy(real),
+            labels=self._labels(examples, chosen),
+            n_supervised=len(chosen),
+        )
+
+    def _labels(self, examples: Examples, chosen: Indices) -> torch.Tensor:
+        labels = [examples.columns["label"][int(index)] for index in chosen]
+        length, end = (self.n_classes, 2) if self.several else (1, self.n_classes)
+        for index, label in zip(chosen, labels, strict=True):
+            if len(label) != length or (label >= end).any():
+                raise TextError(
+                    f"row {examples.rows[index]} has the label {label.tolist()}, where "
+                    f"{'a 0 or 1 for each' if self.several else 'the number of one'} of "
+                    f"{self.n_classes} classes is expected: prepare the rows anew, with "
+                    "multi_label where a text may have several"
+                )
+        if self.several:
+            return from_numpy(np.stack(labels).astype(np.float32))
+        return from_numpy(np.concatenate(labels))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoAnswers:
+    """Columns "prompt", "chosen" and "rejected" as a `PreferenceBatch`."""
+
+    pad_id: int
+    longest: int
+
+    def lengths(self, examples: Examples) -> Indices:
+        """Tokens of the prompt with the longer of the answers."""
+        columns = examples.columns
+        answers = np.maximum(columns["chosen"].lengths, columns["rejected"].lengths)
+        return columns["prompt"].lengths + answers
+
+    def batch(self, examples: Examples, chosen: Indices) -> PreferenceBatch:
+        """The chosen examples, in this order."""
+        return PreferenceBatch(
+            chosen=self._answers(examples, chosen, "chosen"),
+            rejected=self._answers(examples, chosen, "rejected"),
+            n_supervised=len(chosen),
+        )
+
+    def _answers(self, examples: Examples, chosen: Indices, column: str) -> TokenBatch:
+        ids: list[Indices] = []
+        targets: list[Indices] = []
+        for index in chosen:
+            prompt, answer = examples.columns["prompt"], examples.columns[column]
+            row = np.concatenate([prompt[int(index)], answer[int(index)]])
+            ids.append(row)
+            targets.append(following(row, np.arange(len(row)) >= len(prompt[int(index)])))
+        return _tokens(ids, targets, self.pad_id, self.longest)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBatch:
+    """Prompts to answer, the rows they stand in as JSON, and those rows' numbers."""
+
+    ids: tuple[tuple[int, ...], ...]
+    texts: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTexts:
+    """The column "prompt" as a `PromptBatch`; nothing is filled up."""
+
+    def lengths(self, examples: Examples) -> Indices:
+        """Tokens of the prompt."""
+        return examples.columns["prompt"].lengths
+
+    def batch(self, examples: Examples, chosen: Indices) -> PromptBatch:
+        """The chosen examples, in this order.
+
+        Raises:
+            TextError: the rows were not kept.
+        """
+        prompts, texts = examples.columns["prompt"], examples.texts
+        if texts is None:
+            raise TextError("the rows of the prompts were not kept: prepare them anew")
+        return PromptBatch(
+            ids=tuple(tuple(prompts[int(index)].tolist()) for index in chosen),
+            texts=tuple(texts[int(index)] for index in chosen),
+            rows=tuple(int(examples.rows[index]) for index in chosen),
+        )
+
+
+def with_targets(examples: Examples, index: int) -> tuple[Indices, Indices]:
+    """The ids of an example, and what is to be predicted at each of them."""
+    ids = examples.columns["ids"][index]
+    return ids, following(ids, examples.columns["supervised"][index] != 0)
+
+
+def following(ids: Indices, supervised: npt.NDArray[np.bool_]) -> Indices:
+    """The next token wherever it is supervised: the first is nobody's target, the last has none."""
+    return np.append(np.where(supervised[1:], ids[1:], IGNORED), np.int64(IGNORED))
+
+
+def filled(
+    rows: Sequence[Indices], fill: int, longest: int
+) -> tuple[Indices, npt.NDArray[np.bool_]]:
+    """Rows filled up on the right to a length that comes again, and what in them is real.
+
+    Raises:
+        TextError: a row is longer than `longest`.
+    """
+    width = max(len(row) for row in rows)
+    if width > longest:
+        raise TextError(
+            f"an example has {width:,} tokens, more than the context of {longest:,}: prepare the "
+            "rows anew with this context"
+        )
+    width = min(longest, max(1, -(-width // _MULTIPLE)) * _MULTIPLE)
+    out = np.full((len(rows), width), fill, dtype=np.int64)
+    for place, row in zip(out, rows, strict=True):
+        place[: len(row)] = row
+    return out, np.arange(width) < np.array([len(row) for row in rows])[:, None]
+
+
+def _tokens(
+    ids: Sequence[Indices], targets: Sequence[Indices], pad_id: int, longest: int
+) -> TokenBatch:
+    tokens, real = filled(ids, pad_id, longest)
+    padded_targets, _ = filled(targets, IGNORED, longest)
+    return TokenBatch(
+        ids=from_numpy(tokens),
+        targets=from_numpy(padded_targets),
+        padding=from_numpy(real),
+        n_supervised=int((padded_targets != IGNORED).sum()),
+    )

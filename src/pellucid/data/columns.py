@@ -1,0 +1,180 @@
+"""What a choice of column means: a name, a path with dots, a text with columns in braces.
+
+Comes in: what was chosen, and the columns of a row. Goes out: what takes the value out of each row.
+It does not know files, nor what a value is for.
+
+    english                          the column of that name, or at that path with dots
+    2                                the second column of a table that names none
+    Translate to French: {english}   a text with columns in it; {{ and }} are braces
+
+What is not chosen is found by its usual name, if exactly one of the row's columns has such a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import cast
+
+from pellucid.data.row_sources import Row
+from pellucid.data.table_texts import field_of, listed, text_of
+from pellucid.errors import ConfigError, TextError
+
+FLAG = "--columns"
+
+#: The usual names of each part, in lower case.
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "prompt": ("prompt", "instruction", "question", "query"),
+    "answer": ("answer", "response", "output", "completion"),
+    "messages": ("messages", "conversations", "conversation"),
+    "source": ("source", "src", "document", "article", "question"),
+    "target": ("target", "tgt", "summary", "highlights", "answer"),
+    "text": ("text", "sentence", "sms", "review", "message"),
+    "label": ("label", "labels", "class", "category"),
+    "chosen": ("chosen",),
+    "rejected": ("rejected",),
+}
+#: Columns that hold one text in each of two languages: the first in the row is the source.
+_CODES = "en fr de es it pt nl pl ru zh ja ko ar tr sv da fi no cs el he hi ro hu uk"
+_NAMES = (
+    "english french german spanish italian portuguese dutch polish russian chinese japanese korean "
+    "arabic turkish swedish danish finnish norwegian czech greek hebrew hindi romanian hungarian "
+    "ukrainian"
+)
+LANGUAGES = frozenset([*_CODES.split(), *_NAMES.split()])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How a value is made of a row; `said` is how one would choose it."""
+
+    said: str
+    names: tuple[str, ...]
+    pattern: tuple[tuple[str, str | None], ...] = ()
+    with_input: str | None = None
+
+    def value(self, row: Row) -> object:
+        """What the row holds there, of any type.
+
+        Raises:
+            TextError: the row has no such column.
+        """
+        if self.pattern or self.with_input is not None:
+            return self.text(row)
+        return field_of(row.where, row.values, self.names[0], flag=_flag(self.names[0]))
+
+    def text(self, row: Row) -> str:
+        """The text there, with line ends alike; "" where it is null, and where all columns of a
+        pattern are.
+
+        Raises:
+            TextError: the row has no such column, or no text there.
+        """
+        if self.pattern:
+            parts = [(literal, self._of(row, name)) for literal, name in self.pattern]
+            has_text = any(value.strip() for _, value in parts)
+            return "".join(literal + value for literal, value in parts) if has_text else ""
+        text = self._of(row, self.names[0])
+        extra = row.values.get(self.with_input) if self.with_input is not None else None
+        input_text = "" if self.with_input is None else text_of(row.where, self.with_input, extra)
+        return f"{text}\n\n{input_text}" if input_text.strip() else text
+
+    def _of(self, row: Row, name: str | None) -> str:
+        if name is None:
+            return ""
+        flag = _flag(name)
+        return text_of(row.where, name, field_of(row.where, row.values, name, flag=flag), flag=flag)
+
+
+def chosen(said: str) -> Column:
+    """The column that `said` chooses.
+
+    Raises:
+        ConfigError: it has a brace without its other half, or nothing between them.
+    """
+    if "{" not in said and "}" not in said:
+        return Column(said, (said,))
+    try:
+        parts = list(Formatter().parse(said))
+    except ValueError as error:
+        raise _wrong(said, str(error)) from None
+    for _, name, form, conversion in parts:
+        if name == "" or form or conversion:
+            raise _wrong(said, "between braces stands the name of a column and nothing else")
+    names = tuple(name for _, name, _, _ in parts if name is not None)
+    if not names:
+        raise _wrong(said, "no column stands in it, and all rows would be alike")
+    return Column(said, names, tuple((literal, name) for literal, name, _, _ in parts))
+
+
+def numbered(columns: Sequence[str | None]) -> bool:
+    """Whether columns are chosen by number: then the first line of a table is data.
+
+    Raises:
+        ConfigError: some are chosen by number and some by name.
+    """
+    names = [name for choice in columns if choice is not None for name in chosen(choice).names]
+    numbers = [name for name in names if name.isascii() and name.isdigit()]
+    if numbers and len(numbers) < len(names):
+        raise ConfigError(
+            f"columns are called by number or by name, not both: {', '.join(names)}. Numbers are "
+            "for tables whose first line is data"
+        )
+    return bool(numbers)
+
+
+def found(part: str, row: Row) -> Column:
+    """The column of `row` with a usual name for `part`.
+
+    An `instruction` is followed by the row's `input`, where it has one.
+
+    Raises:
+        TextError: no column has, or more than one.
+    """
+    column = find(part, row)
+    if column is None:
+        raise TextError(
+            f"{row.where}: none of its columns is usual for the {part} "
+            f"({', '.join(USUAL[part])}); it has: {listed(row.values)}. Choose one with "
+            f"{FLAG} {part}=NAME, such as {FLAG} source=english,target=french"
+        )
+    return column
+
+
+def find(part: str, row: Row) -> Column | None:
+    """The same, None where no column has a usual name."""
+    names = [name for name in row.values if name.strip().lower() in USUAL[part]]
+    if len(names) > 1:
+        raise TextError(
+            f"{row.where}: its columns {listed(names)} may each be the {part}. Choose one with "
+            f"{FLAG} {part}={names[0]}"
+        )
+    if not names:
+        return None
+    if names[0].lower() == "instruction" and "input" in row.values:
+        return Column("instruction, then input", (names[0],), with_input="input")
+    return Column(names[0], (names[0],))
+
+
+def find_languages(row: Row) -> tuple[Column, Column] | None:
+    """The two columns that are called by a language, or those in an object `translation`."""
+    within = row.values.get("translation")
+    values, prefix = row.values, ""
+    if isinstance(within, dict):
+        values, prefix = cast("dict[str, object]", within), "translation."
+    names = [prefix + name for name in values if name.strip().lower() in LANGUAGES]
+    if len(names) != 2:
+        return None
+    return Column(names[0], (names[0],)), Column(names[1], (names[1],))
+
+
+def _flag(name: str) -> str:
+    return f"{FLAG}, in place of {name!r}"
+
+
+def _wrong(choice: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"the column {choice!r} cannot be read: {why}. Write a column's name, or a text with names "
+        "in braces, such as 'Translate: {english}'; {{ and }} are braces themselves"
+    )

@@ -1,0 +1,129 @@
+"""Bytes taken for text, or refused.
+
+Comes in: bytes and what to call them. Goes out: text with line ends alike. It does not know files.
+"""
+
+from __future__ import annotations
+
+import codecs
+import shlex
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from pellucid.data.streams import PIPED, inner_name
+from pellucid.errors import TextError
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+#: Bytes of a plain text in memory at a time.
+_BLOCK = 2**20
+
+
+def decoded(where: str, content: bytes, *, file: str) -> str:
+    """UTF-8 as text.
+
+    Args:
+        where: what the error calls it, a file or one of its rows.
+        file: what the advice in the error calls the file.
+
+    Raises:
+        TextError: it is not UTF-8, or has a NUL byte; says at which offset.
+    """
+    if content.startswith((*_UTF32, *_UTF16)):
+        raise _wide(where, content, file)
+    text, _ = _decoded(where, content, 0, final=True, file=file)
+    return text
+
+
+def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
+    """A stream of UTF-8 as text, block by block; no byte-order mark.
+
+    Raises:
+        TextError: it is not UTF-8, or has a NUL byte; says at which offset of the whole.
+    """
+    start, undecoded, first = 0, b"", True
+    while True:
+        block = stream.read(_BLOCK)
+        content = undecoded + block
+        if first and content.startswith((*_UTF32, *_UTF16)):
+            raise _wide(name, content, name)
+        text, n_decoded = _decoded(name, content, start, final=not block, file=name)
+        start, undecoded = start + n_decoded, content[n_decoded:]
+        yield text.removeprefix("\ufeff") if first else text
+        if not block:
+            return
+        first = first and not n_decoded
+
+
+def refuse_nul(where: str, text: str) -> None:
+    """Refuse a text with a NUL in it, which no writing system has."""
+    if "\0" in text:
+        raise TextError(
+            f"{where} is not a text: it has a NUL at character {text.index(chr(0))}; remove it"
+        )
+
+
+def plain_text(name: str, stream: BinaryIO) -> Iterator[str]:
+    """A whole file as one text, block by block: no byte-order mark, every line end "\\n".
+
+    Raises:
+        TextError: it is not UTF-8, not text, or empty.
+    """
+    blank, held = True, ""
+    for block in decoded_blocks(name, stream):
+        text = held + block
+        # half a line end, perhaps: the other half comes with the next block
+        held = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix(held)
+        blank = blank and not text.strip()
+        if text:
+            yield text.replace("\r\n", "\n").replace("\r", "\n")
+    if blank:
+        raise TextError(f"{name} is empty: there is nothing to learn from it")
+    if held:
+        yield "\n"
+
+
+def _decoded(where: str, content: bytes, start: int, *, final: bool, file: str) -> tuple[str, int]:
+    """Text, and how many bytes it was made of; `start` is what offsets are counted from."""
+    if b"\0" in content:
+        raise TextError(
+            f"{where} is not a text: it has a NUL byte at offset {start + content.index(0)}; "
+            "pass UTF-8 text files"
+        )
+    try:
+        return codecs.utf_8_decode(content, "strict", final)
+    except UnicodeDecodeError as error:
+        raise TextError(
+            f"{where} is not UTF-8: byte 0x{content[error.start]:02x} at offset "
+            f"{start + error.start} cannot be decoded; {_advice(content, error, file)}"
+        ) from None
+
+
+def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
+    """What to do; to convert the whole would spoil what is UTF-8 already."""
+    if error.reason == "unexpected end of data":
+        return (
+            "it ends within a character: if it was cut short, fetch or make it again; if it is "
+            f"not UTF-8 at all, convert it first, for example with {_iconv('ISO-8859-1', file)}"
+        )
+    if not content[: error.start].removeprefix(codecs.BOM_UTF8).isascii():
+        return (
+            "what stands before it is UTF-8 and more than ASCII, so that two encodings seem to be "
+            "mixed: convert or remove that part alone"
+        )
+    return f"convert it first, for example with {_iconv('ISO-8859-1', file)}"
+
+
+def _wide(where: str, content: bytes, file: str) -> TextError:
+    encoding = "UTF-32" if content.startswith(_UTF32) else "UTF-16"
+    return TextError(
+        f"{where} is not UTF-8 but {encoding}: convert it first, for example with "
+        f"{_iconv(encoding, file)}"
+    )
+
+
+def _iconv(encoding: str, file: str) -> str:
+    """The command, as far as it is known what to convert: neither a pipe nor an archive."""
+    named = "" if file == PIPED or inner_name(file) != file else f" {shlex.quote(file)}"
+    return f"iconv -f {encoding} -t UTF-8{named}"

@@ -1,0 +1,197 @@
+"""Forms without a chat: pairs of texts, and texts with labels.
+
+Comes in: rows, columns, a tokenizer. Goes out: examples of ids. It does not know files or config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from pellucid.data.columns import Column
+from pellucid.data.example import Example, Refusal
+from pellucid.data.row_sources import Row
+from pellucid.data.table_texts import listed, short, text_of
+from pellucid.errors import TextError
+from pellucid.tokenizers import Framing, Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class PairColumns:
+    """Where a text is, and what is to be written of it."""
+
+    source: Column
+    target: Column
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        return [f"source: {self.source.said}", f"target: {self.target.said}"]
+
+    def texts(self, row: Row) -> list[str]:
+        """What a tokenizer may be trained on."""
+        return [self.source.text(row), self.target.text(row)]
+
+
+class Pairs:
+    """Columns "source", framed as an encoder reads it, and "target", a text and then its end.
+
+    What is written begins with the tokenizer's begin, which is no part of the target.
+    """
+
+    def __init__(self, columns: PairColumns, tokenizer: Tokenizer, *, context_length: int) -> None:
+        self._columns, self._tokenizer = columns, tokenizer
+        self._framing, self._longest = Framing(tokenizer), context_length
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        return self._columns.said
+
+    def encode(self, row: Row) -> Example | Refusal:
+        """The row as a pair, each half cut where the window ends."""
+        source, target = self._columns.source.text(row), self._columns.target.text(row)
+        if not source.strip():
+            return Refusal("it has no source")
+        if not target.strip():
+            return Refusal("it has no target")
+        read = self._framing.ids_within(source, self._longest)
+        written = [*self._tokenizer.encode(target), self._tokenizer.end_id]
+        return Example(
+            ids={"source": read.ids, "target": written[: self._longest]},
+            group=source.strip(),
+            row=row.number,
+            truncated=read.truncated or len(written) > self._longest,
+            ends=len(written) <= self._longest,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumns:
+    """Where a text is, and its class, or its classes parted by `separator`."""
+
+    text: Column
+    label: Column
+    separator: str | None
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        parted = "" if self.separator is None else f", parted by {self.separator!r}"
+        return [f"text: {self.text.said}", f"label: {self.label.said}{parted}"]
+
+    def texts(self, row: Row) -> list[str]:
+        """What a tokenizer may be trained on."""
+        return [self.text.text(row)]
+
+    def names(self, row: Row) -> list[str] | None:
+        """The classes that the label names, without the blanks around them; None where it is empty.
+
+        Raises:
+            TextError: it is neither a text, nor a whole number, nor a list of these.
+        """
+        value = self.label.value(row)
+        if isinstance(value, list):
+            return [self._name(row, label) for label in cast("list[object]", value)]
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        if self.separator is None:
+            return [self._name(row, value)]
+        parts = self._name(row, value).split(self.separator)
+        return [part.strip() for part in parts if part.strip()]
+
+    def _name(self, row: Row, value: object) -> str:
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, float):
+            raise TextError(
+                f"{row.where}: the label in {self.label.said!r} is {short(value)}, a number that "
+                "names no class: write a text or a whole number"
+            )
+        name = text_of(row.where, self.label.said, value, flag="--columns").strip()
+        if not name:
+            raise TextError(f"{row.where}: one of its labels is empty: remove it")
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The names of the classes in the order of their numbers; `multi`: a text may have several."""
+
+    names: tuple[str, ...]
+    multi: bool
+
+
+def classes_of(columns: LabelColumns, rows: Iterable[Row], given: Sequence[str] | None) -> Classes:
+    """The classes that rows name, sorted, numbers by their size; or those that are given.
+
+    Several are possible where labels are lists, or are parted by a separator.
+
+    Raises:
+        TextError: there are fewer than two.
+    """
+    labels, multi = set[str](), columns.separator is not None
+    for row in rows:
+        multi = multi or isinstance(columns.label.value(row), list)
+        labels.update(columns.names(row) or ())
+    if given is not None:
+        return Classes(tuple(given), multi)
+    numbers = all(name.removeprefix("-").isdecimal() for name in labels)
+    names = sorted(labels, key=lambda name: (int(name), name) if numbers else (0, name))
+    if len(names) < 2:
+        raise TextError(
+            f"the labels in {columns.label.said!r} name {len(names)} class ({listed(names)}): with "
+            "fewer than two there is nothing to tell apart; choose another column with --columns"
+        )
+    return Classes(tuple(names), multi)
+
+
+class Labelled:
+    """Columns "ids", framed as an encoder reads it, and "label": a number, or 0 or 1 for each class
+    where a text may have several.
+    """
+
+    def __init__(
+        self, columns: LabelColumns, classes: Classes, tokenizer: Tokenizer, *, context_length: int
+    ) -> None:
+        self._columns, self.classes = columns, classes
+        self._framing, self._longest = Framing.for_classes(tokenizer), context_length
+        self._number = {name: number for number, name in enumerate(classes.names)}
+
+    @property
+    def said(self) -> list[str]:
+        """What was chosen, in words to show."""
+        kind = "a text may have several" if self.classes.multi else "each text has one"
+        return [*self._columns.said, f"classes: {', '.join(self.classes.names)} ({kind})"]
+
+    def encode(self, row: Row) -> Example | Refusal:
+        """The row as a text with its label, cut where the window ends.
+
+        Raises:
+            TextError: a label that names none of the classes.
+        """
+        text, names = self._columns.text.text(row), self._columns.names(row)
+        if not text.strip():
+            return Refusal("it has no text")
+        if names is None:
+            return Refusal("it has no label")
+        for name in names:
+            if name not in self._number:
+                raise TextError(
+                    f"{row.where}: the label {name!r} is none of the classes "
+                    f"({listed(self.classes.names)}): mend the row, or name all classes"
+                )
+        numbers = sorted({self._number[name] for name in names})
+        read = self._framing.ids_within(text, self._longest)
+        indicators = [int(number in numbers) for number in range(len(self.classes.names))]
+        return Example(
+            ids={
+                "ids": read.ids,
+                "label": indicators if self.classes.multi else numbers,
+            },
+            group=text.strip(),
+            row=row.number,
+            truncated=read.truncated,
+            classes=tuple(numbers),
+        )

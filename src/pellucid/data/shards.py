@@ -1,0 +1,208 @@
+"""Documents encoded once into memory-mapped arrays, with their boundaries and checksums.
+
+Comes in: a corpus in two parts and a tokenizer. Goes out: a folder of `.npy` files, and the arrays
+mapped from it. It does not know batches.
+
+The folder is written beside its final place and renamed at the end: a preparation that was
+interrupted is never taken for a finished one, but gone on with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.config import decode, encode
+from pellucid.data.array_writer import JOURNAL, Journal
+from pellucid.data.checksums import file_sha256, own_code
+from pellucid.data.documents import Tally
+from pellucid.data.encode import Encoded, Watch, encoded, hashed, id_type
+from pellucid.data.pieces import LONGEST_PIECE
+from pellucid.data.split import Parts, Side
+from pellucid.disk import Partial
+from pellucid.errors import PellucidError, TextError
+from pellucid.json_text import json_text
+from pellucid.reader import LARGE, read_json, read_text
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.version import FORMAT
+
+Tokens = npt.NDArray[Any]
+
+_MANIFEST = "text.json"
+_ARRAYS = ("train.npy", "train.starts.npy", "held_out.npy", "held_out.starts.npy")
+#: All that is in a folder of prepared text, finished or not.
+TEXT_FILES = (_MANIFEST, *_ARRAYS, JOURNAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFacts:
+    """What is known of one split: counts, the share of unknown tokens, and its files' checksums.
+
+    `changed` is how many documents do not decode to what they were.
+    """
+
+    documents: int
+    n_bytes: int
+    n_tokens: int
+    unknown: float
+    changed: int | None
+    tokens_sha256: str
+    starts_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`text.json`: from which content (`sha256`) what was prepared, split and encoded how.
+
+    `read` is absent where the documents did not come from a corpus of a config.
+    """
+
+    format: int
+    sha256: str
+    split_by: str
+    tokenizer_sha256: str | None
+    train: ShardFacts
+    held_out: ShardFacts
+    read: Tally | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One split: all its tokens end to end, and where each document starts."""
+
+    tokens: Tokens
+    starts: Tokens
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedText:
+    """Both splits, mapped, and the manifest."""
+
+    train: Shard
+    held_out: Shard
+    manifest: Manifest
+
+
+def prepare(
+    folder: Path,
+    parts: Parts,
+    tokenizer: Tokenizer,
+    tally: Tally | None = None,
+    watch: Watch | None = None,
+) -> PreparedText:
+    """Encode both sides into `folder`, and map them from there.
+
+    What an earlier process had encoded of the same text with the same tokenizer, and did not
+    finish, is kept.
+
+    Args:
+        tally: what was counted while the documents were read; kept in the manifest.
+        watch: told how far it has come.
+
+    Raises:
+        TextError: the text is not what it was when it was parted.
+    """
+    made_of = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
+    key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
+    partial = Partial(folder, TEXT_FILES, keep=TEXT_FILES)
+    try:
+        journal = Journal(partial.path, key, id_type(tokenizer))
+        digest = hashlib.sha256()
+        facts = {
+            name: _write(journal, name, side, tokenizer, digest, watch)
+            for name, side in (("train", parts.train), ("held_out", parts.held_out))
+        }
+        manifest = Manifest(
+            format=FORMAT,
+            sha256=digest.hexdigest(),
+            split_by=parts.by,
+            tokenizer_sha256=tokenizer.sha256,
+            train=facts["train"],
+            held_out=facts["held_out"],
+            read=tally,
+        )
+        text = json_text(encode(manifest), indent=2)
+        (partial.path / _MANIFEST).write_text(text, encoding="utf-8")
+        journal.close()
+        partial.place()
+    except BaseException:
+        partial.release()  # the next process goes on with it
+        raise
+    return open_prepared(folder)
+
+
+def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
+    """Map what `prepare` wrote; with `verify`, every checksum is compared.
+
+    Raises:
+        TextError: a file is missing, of another format, or not what its checksum says.
+    """
+    try:
+        manifest = decode(Manifest, read_json(folder / "text.json"), "text.json")
+        return PreparedText(
+            train=_open(folder, "train", manifest.train, verify),
+            held_out=_open(folder, "held_out", manifest.held_out, verify),
+            manifest=manifest,
+        )
+    except (OSError, ValueError, PellucidError) as error:
+        raise TextError(
+            f"the prepared text in {folder} is damaged or incomplete ({error}): start a new run "
+            "from the same text"
+        ) from None
+
+
+def check_tokenizer(file: Path, sha256: str | None) -> None:
+    """Refuse a stored tokenizer that is not the one, of that hash, that the text was encoded with.
+
+    Raises:
+        TextError: it was changed or exchanged since.
+    """
+    file_hash = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
+    if sha256 not in (None, file_hash):
+        raise TextError(
+            f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
+            "back, or start a new run with text.tokenizer.kind=FromFile"
+        )
+
+
+def _write(
+    journal: Journal,
+    name: str,
+    side: Side,
+    tokenizer: Tokenizer,
+    digest: Any,
+    watch: Watch | None,
+) -> ShardFacts:
+    def read(skip: int) -> Iterator[Encoded]:
+        return encoded(hashed(side, digest), tokenizer, skip=skip, watch=watch)
+
+    counts = journal.write(name, read, tokenizer.unknown_id)
+    return ShardFacts(
+        documents=counts.documents,
+        n_bytes=counts.n_bytes,
+        n_tokens=counts.n_tokens,
+        unknown=counts.unknown / counts.n_tokens,
+        changed=counts.changed,
+        tokens_sha256=file_sha256(journal.folder / f"{name}.npy"),
+        starts_sha256=file_sha256(journal.folder / f"{name}.starts.npy"),
+    )
+
+
+def _open(folder: Path, name: str, facts: ShardFacts, verify: bool) -> Shard:
+    tokens, starts = folder / f"{name}.npy", folder / f"{name}.starts.npy"
+    if verify:
+        for file, expected in ((tokens, facts.tokens_sha256), (starts, facts.starts_sha256)):
+            if file_sha256(file) != expected:
+                raise ValueError(f"{file.name} is not what its checksum says")
+    return Shard(
+        tokens=np.load(tokens, mmap_mode="r"),
+        starts=np.load(starts, mmap_mode="r"),
+        n_bytes=facts.n_bytes,
+    )

@@ -1,0 +1,176 @@
+"""Spans cut out of a text, which is read without them, and written back: span corruption.
+
+    text      Thank you for inviting me to your party last week
+    source    Thank you <0> me to your party <1> week </s>
+    target    <0> for inviting <1> last </s>
+
+Comes in: all tokens end to end. Goes out: batches of sources and targets. It holds no state: which
+spans are cut out of a window is a function of a seed and of the window's position.
+
+Source:
+    Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+    Transformer", sections 3.1.4 and 3.3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.batches import PairBatch
+from pellucid.data.eval_windows import Indices, Windows, cut_in_order, windows_of
+from pellucid.data.mlm import own_generator
+from pellucid.data.window_order import Order
+from pellucid.errors import TextError
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.tokenizers.vocabulary import sentinels_of
+from pellucid.typed import from_numpy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """The share of tokens that is cut out, in spans of `mean_span` tokens on average.
+
+    Sources and targets end with `end_id`; the decoder begins with `start_id`.
+    """
+
+    corrupted: float
+    mean_span: float
+    sentinels: tuple[int, ...]
+    start_id: int
+    end_id: int
+
+    def cut_out(self, length: int) -> tuple[int, int]:
+        """How many tokens of a window are cut out, and in how many spans.
+
+        At least one token is, and one is left; no two spans touch, so that there are as many
+        stretches between them.
+        """
+        n_tokens = min(max(round(length * self.corrupted), 1), length - 1)
+        n_spans = max(round(n_tokens / self.mean_span), 1)
+        return n_tokens, min(n_spans, n_tokens, length - n_tokens)
+
+    def window(self, context_length: int) -> int:
+        """The longest window of which source and target fit into the context.
+
+        Longer than the context, since spans shrink to sentinels; no longer than there are
+        sentinels for.
+
+        Raises:
+            TextError: no window fits.
+        """
+        longest = 0
+        for length in range(2, 16 * context_length):
+            n_tokens, n_spans = self.cut_out(length)
+            needed = max(length - n_tokens, n_tokens) + n_spans + 1
+            if needed > context_length or n_spans > len(self.sentinels):
+                break
+            longest = length
+        if not longest:
+            raise TextError(
+                f"a context of {context_length} tokens has no room for a text with a span cut out: "
+                "pass a longer one with --set model.context_length=128"
+            )
+        return longest
+
+
+def spans_for(tokenizer: Tokenizer, *, corrupted: float, mean_span: float, start_id: int) -> Spans:
+    """What is cut out of texts of this tokenizer.
+
+    Raises:
+        TextError: it has no sentinels.
+    """
+    return Spans(
+        corrupted=corrupted,
+        mean_span=mean_span,
+        sentinels=tuple(sentinels_of(tokenizer)),
+        start_id=start_id,
+        end_id=tokenizer.end_id,
+    )
+
+
+class SpanOrder:
+    """Windows in the order of `Order`, with other spans cut out each time.
+
+    Raises:
+        TextError: the context has no room for a window, or the text is shorter than one.
+    """
+
+    def __init__(
+        self, tokens: npt.NDArray[Any], spans: Spans, *, context_length: int, seed: int
+    ) -> None:
+        self._order = Order(tokens, context_length=spans.window(context_length), seed=seed)
+        self._spans = spans
+        self._seed = seed
+        self.rows_per_epoch = self._order.windows_per_epoch
+        #: How many tokens of text a row has, on average.
+        self.tokens_per_row = len(tokens) / self.rows_per_epoch
+
+    def batch(self, position: int, n_rows: int) -> PairBatch:
+        """The windows from `position` on, counted over all epochs."""
+        windows = windows_of(self._order.batch(position, n_rows), position)
+        return _parted(windows, self._spans, self._seed)
+
+
+def span_windows(
+    tokens: npt.NDArray[Any], spans: Spans, *, context_length: int, batch_size: int, seed: int
+) -> Iterator[PairBatch]:
+    """All windows in order, the same spans cut out every time: for evaluation.
+
+    A text that is shorter than a window makes one shorter window.
+    """
+    length = min(spans.window(context_length), len(tokens))
+    for windows in cut_in_order(tokens, length=length, batch_size=batch_size):
+        yield _parted(windows, spans, seed)
+
+
+def random_spans(
+    length: int, n_tokens: int, n_spans: int, random: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """True where a window of `length` tokens is cut out: `n_tokens` of them, in `n_spans` spans.
+
+    What is kept and what is cut out are each parted at random into `n_spans` stretches of at least
+    one token, all ways equally likely; they take turns, and the window begins with what is kept.
+    """
+    kept_lengths = _parts(length - n_tokens, n_spans, random)
+    out = _parts(n_tokens, n_spans, random)
+    lengths = np.stack([kept_lengths, out], axis=1).ravel()
+    return np.repeat(np.arange(2 * n_spans) % 2 == 1, lengths)
+
+
+def _parts(total: int, n: int, random: np.random.Generator) -> Indices:
+    cuts = np.sort(random.permutation(total - 1)[: n - 1]) + 1
+    return np.diff(cuts, prepend=0, append=total)
+
+
+def _parted(windows: Windows, spans: Spans, seed: int) -> PairBatch:
+    length = windows.ids.shape[1]
+    if length < 2:
+        raise TextError("a text of one token has nothing to cut a span out of: pass more")
+    sources: list[Indices] = []
+    targets: list[Indices] = []
+    for row, ids in enumerate(windows.ids):
+        random = own_generator(seed, windows.position + row)
+        out = random_spans(length, *spans.cut_out(length), random)
+        sources.append(_with_sentinels(ids, out, spans))
+        targets.append(_with_sentinels(ids, ~out, spans))
+    source, target = np.stack(sources), np.stack(targets)
+    ids = np.concatenate([np.full((len(target), 1), spans.start_id), target[:, :-1]], axis=1)
+    return PairBatch(
+        source=from_numpy(source),
+        source_padding=from_numpy(np.ones(source.shape, dtype=np.bool_)),
+        ids=from_numpy(ids),
+        targets=from_numpy(target),
+        n_supervised=target.size,
+    )
+
+
+def _with_sentinels(ids: Indices, out: npt.NDArray[np.bool_], spans: Spans) -> Indices:
+    """The ids with each stretch that is out replaced by one sentinel, and the end behind them."""
+    begins = out & ~np.concatenate([[False], out[:-1]])
+    sentinels = np.array(spans.sentinels)[np.maximum(np.cumsum(begins) - 1, 0)]
+    return np.append(np.where(begins, sentinels, ids)[begins | ~out], spans.end_id)

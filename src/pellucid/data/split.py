@@ -1,0 +1,218 @@
+"""Which text is held out: by document where there are enough of them, the same every time.
+
+Comes in: a survey of a corpus, and a way to read it again. Goes out: its two sides, each a stream
+of pieces. It does not know tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.data.documents import Document, Piece, Tally, pieces_of, whole
+from pellucid.data.survey import Again, Survey, changed, survey
+from pellucid.errors import TextError
+
+#: Reads a corpus from its start, every time the same.
+Read = Callable[[], Iterable[Piece]]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a split: how many bytes each of its documents has, and their pieces, again and
+    again.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    pieces: Callable[[], Iterator[Piece]]
+
+    @property
+    def documents(self) -> int:
+        """How many there are."""
+        return len(self.sizes)
+
+    @property
+    def n_bytes(self) -> int:
+        """All bytes of them."""
+        return int(self.sizes.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Training and held-out text as streams, how they were parted ("documents" or "tails"), and a
+    hash of all that decides what is in them.
+    """
+
+    train: Side
+    held_out: Side
+    by: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The same with all texts in memory."""
+
+    train: tuple[Document, ...]
+    held_out: tuple[Document, ...]
+    by: str
+
+
+def split(documents: Sequence[Document], share: float) -> Split:
+    """Documents that are in memory, parted as `part` does.
+
+    Raises:
+        TextError: there is too little text to hold anything out.
+    """
+
+    def read() -> Iterator[Piece]:
+        return pieces_of(documents)
+
+    text_survey = survey(read(), Tally(), drop_duplicates=False)
+    parts = part(read, text_survey, share)
+    train, held_out = whole(parts.train.pieces()), whole(parts.held_out.pieces())
+    return Split(train=tuple(train), held_out=tuple(held_out), by=parts.by)
+
+
+def part(read: Read, found: Survey, share: float) -> Parts:
+    """Hold out whole documents for `share` of all bytes; the ends of the texts if that cannot be.
+
+    Documents are taken in the order of their content's hash, so neither their names nor their order
+    decide, and equal documents lie next to each other. One that would overshoot the share is passed
+    over. If fewer than half the wanted bytes are found (one long book, say), the last `share` of
+    each document is held out instead, cut at a line's end where there is one.
+
+    Raises:
+        TextError: there is too little text to hold anything out, or a document is not what it was.
+    """
+    chosen = _chosen(found, share * found.n_bytes)
+    name = hashlib.sha256(f"{found.sha256} {share!r}".encode()).hexdigest()
+    if chosen is not None:
+        train, held_out = found.used & ~chosen, chosen
+        return Parts(
+            train=Side(found.sizes[train], lambda: _whole_ones(read, found, train)),
+            held_out=Side(found.sizes[held_out], lambda: _whole_ones(read, found, held_out)),
+            by="documents",
+            sha256=name,
+        )
+    heads, tails = _sizes_of_ends(read, found, share)
+    if not heads.any() or not tails.any():
+        raise TextError("there is too little text to hold any of it out: pass more")
+    return Parts(
+        train=Side(heads[heads > 0], lambda: _ends(read, found, share, tail=False)),
+        held_out=Side(tails[tails > 0], lambda: _ends(read, found, share, tail=True)),
+        by="tails",
+        sha256=name,
+    )
+
+
+def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
+    """Which documents are held out whole; None where they are fewer than half the wanted bytes."""
+    chosen = np.zeros(len(text_survey.sizes), dtype=np.bool_)
+    if not text_survey.documents:
+        return None
+    smallest = int(text_survey.sizes[text_survey.used].min())
+    chosen_bytes = 0
+    for index in text_survey.by_digest():
+        if chosen_bytes + smallest > budget:
+            break  # nothing fits any more
+        size = int(text_survey.sizes[index])
+        if text_survey.used[index] and chosen_bytes + size <= budget:
+            chosen[index] = True
+            chosen_bytes += size
+    return chosen if chosen.any() and chosen_bytes >= budget / 2 else None
+
+
+def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
+    """The pieces of all documents that are used, with the places of these, and no other pieces."""
+    place = 0
+    for piece in read():
+        if place >= len(text_survey.used):
+            raise changed(piece.name)
+        if text_survey.used[place]:
+            yield place, piece
+        place += piece.last
+    if place < len(text_survey.used):
+        raise changed("the text")
+
+
+def _whole_ones(read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]) -> Iterator[Piece]:
+    again = Again(text_survey)
+    for place, piece in _used(read, text_survey):
+        if chosen[place]:
+            again.check(place, piece)
+            yield piece
+
+
+def _ends(read: Read, text_survey: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
+    """The heads of all documents, or the tails; those that are empty are none."""
+    waiting: Piece | None = None
+    previous = -1
+    for place, in_tail, piece in _cut(read, text_survey, share):
+        if in_tail is not tail:
+            continue
+        if waiting is not None:
+            yield replace(waiting, last=place != previous)
+        waiting, previous = piece, place
+    if waiting is not None:
+        yield replace(waiting, last=True)
+
+
+def _sizes_of_ends(
+    read: Read, text_survey: Survey, share: float
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    sizes = np.zeros((2, len(text_survey.sizes)), dtype=np.int64)
+    for place, in_tail, piece in _cut(read, text_survey, share):
+        sizes[int(in_tail), place] += len(piece.text.encode())
+    return sizes[0], sizes[1]
+
+
+def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
+    """Every document in its place as stretches, each with whether it is of the tail."""
+    again = Again(text_survey)
+    knife, previous = _Knife(0, share), -1
+    for place, piece in _used(read, text_survey):
+        again.check(place, piece)
+        if place != previous:
+            knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)
+            previous = place
+        for in_tail, text in knife.cut(piece.text):
+            if text:
+                yield place, in_tail, Piece(piece.name, text, last=False)
+
+
+class _Knife:
+    """Cuts one document of `length` characters that comes in stretches.
+
+    The tail begins behind the last line's end in the hundredth of the document before it would
+    begin by its share; where there is none, by its share.
+    """
+
+    def __init__(self, length: int, share: float) -> None:
+        self._end = length - round(length * share)
+        self._start = self._end - length // 100
+        self._place = 0
+        self._line: str | None = None  # what stands behind the last line's end that was met
+        self._in_tail = False
+
+    def cut(self, text: str) -> list[tuple[bool, str]]:
+        """The next stretch, as far as it is known where it belongs."""
+        if self._in_tail:
+            return [(True, text)]
+        start, end = self._start - self._place, self._end - self._place
+        self._place += len(text)
+        self._in_tail = end <= len(text)
+        line = text.rfind("\n", max(0, start), end) + 1 if end > 0 else 0
+        if line:
+            held, self._line = self._line or "", text[line:]
+            if self._in_tail:
+                return [(False, held + text[:line]), (True, text[line:])]
+            return [(False, held + text[:line])]
+        if self._line is not None:  # another line's end may come, or none
+            self._line += text
+            return [(True, self._line)] if self._in_tail else []
+        return [(False, text[:end]), (True, text[end:])] if self._in_tail else [(False, text)]

@@ -1,0 +1,282 @@
+"""Examples encoded once into memory-mapped ragged arrays, with their row numbers and checksums.
+
+    examples.json              counts, checksums, the tokenizer's hash, classes, the census
+    train.ids.npy              a column of the training side: all its numbers end to end,
+    train.ids.starts.npy       and where those of each example start
+    train.rows.npy             the row that each example was read from
+    train.texts.jsonl          the rows themselves, where somebody asks for them later
+
+Comes in: examples of both sides. Goes out: a folder, and the arrays mapped from it. It does not
+know what a column is for.
+
+The folder is written beside its final place and renamed at the end: one that was interrupted is
+never taken for a finished one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.config import decode, encode
+from pellucid.data.checksums import file_sha256
+from pellucid.disk import new_folder
+from pellucid.errors import PellucidError, TextError
+from pellucid.json_text import json_text
+from pellucid.reader import LARGE, read_json_table, read_text
+from pellucid.version import FORMAT
+
+Indices = npt.NDArray[np.int64]
+
+_MANIFEST = "examples.json"
+_SIDES = ("train", "held_out")
+#: All that is in a folder of examples.
+EXAMPLE_FILES = (
+    _MANIFEST,
+    *(f"{side}.{form}" for side in _SIDES for form in ("*.npy", "texts.jsonl")),
+)
+
+
+class Numbered(Protocol):
+    """An example: its columns as whole numbers, and the number of the row it was read from."""
+
+    @property
+    def ids(self) -> Mapping[str, Sequence[int]]:
+        """The columns by name."""
+        ...
+
+    @property
+    def row(self) -> int:
+        """The row's number."""
+        ...
+
+
+R = TypeVar("R", bound=Numbered)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Lists of whole numbers of any length, end to end; list i begins at `starts[i]`."""
+
+    flat: npt.NDArray[Any]
+    starts: npt.NDArray[Any]
+
+    @property
+    def lengths(self) -> Indices:
+        """How long each list is."""
+        return np.diff(self.starts.astype(np.int64), append=len(self.flat))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def some(self, chosen: Indices) -> Ragged:
+        """The lists at these places, at least one."""
+        lists = [self[int(place)] for place in chosen]
+        ends = np.cumsum([len(row) for row in lists])
+        return Ragged(np.concatenate(lists), np.concatenate(([0], ends[:-1])))
+
+    def __getitem__(self, index: int) -> Indices:
+        end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.flat)
+        return self.flat[int(self.starts[index]) : int(end)].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Examples:
+    """One side: its columns, the row numbers, and the rows as JSON where they are kept."""
+
+    columns: Mapping[str, Ragged]
+    rows: npt.NDArray[Any]
+    texts: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def longest_row(self) -> int:
+        """The tokens of the longest row of any column."""
+        return max(int(column.lengths.max(initial=1)) for column in self.columns.values())
+
+    def spread(self, n: int) -> Examples:
+        """`n` examples from all over, evenly, in their order: rows are often sorted."""
+        if n >= len(self):
+            return self
+        chosen = np.arange(n, dtype=np.int64) * len(self) // n
+        columns = {name: column.some(chosen) for name, column in self.columns.items()}
+        texts = None if self.texts is None else [self.texts[int(place)] for place in chosen]
+        return Examples(columns, self.rows[chosen], texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """One file of the folder, and its SHA-256."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFacts:
+    """How many examples a side has, which columns, and its files' checksums."""
+
+    examples: int
+    columns: tuple[str, ...]
+    files: tuple[FileFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`examples.json`, but for the census."""
+
+    format: int
+    tokenizer_sha256: str
+    classes: tuple[str, ...] | None
+    train: SideFacts
+    held_out: SideFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of the examples beside what they hold.
+
+    `census` is whatever whoever read them has counted, as JSON can say it; `classes` are the
+    names of the classes in the order of their numbers.
+    """
+
+    tokenizer_sha256: str
+    classes: tuple[str, ...] | None
+    census: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredExamples:
+    """Both sides, mapped, and what is known of them."""
+
+    train: Examples
+    held_out: Examples
+    facts: Facts
+
+
+def write(
+    folder: Path,
+    sides: Mapping[str, Iterable[R]],
+    facts: Facts,
+    *,
+    text_of: Callable[[R], str] | None = None,
+) -> StoredExamples:
+    """Write the sides "train" and "held_out" into `folder`, and map them from there.
+
+    Args:
+        text_of: gives a row as one line of JSON; left out, none are kept.
+
+    Raises:
+        TextError: a side is empty, or its examples differ in their columns.
+    """
+    with new_folder(folder, EXAMPLE_FILES) as partial:
+        train, held_out = (_write(partial, side, sides[side], text_of) for side in _SIDES)
+        manifest = Manifest(
+            format=FORMAT,
+            tokenizer_sha256=facts.tokenizer_sha256,
+            classes=facts.classes,
+            train=train,
+            held_out=held_out,
+        )
+        table = encode(manifest) | {"census": dict(facts.census)}
+        (partial / _MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
+    return open_examples(folder)
+
+
+def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
+    """Map what `write` wrote; with `verify`, every checksum is compared.
+
+    Raises:
+        TextError: a file is missing, of another format, or not what its checksum says.
+    """
+    try:
+        table = read_json_table(folder / _MANIFEST)
+        census = table.pop("census")
+        manifest = decode(Manifest, table, _MANIFEST)
+        if manifest.format != FORMAT:
+            raise ValueError(f"format {manifest.format}, where this version reads {FORMAT}")
+        return StoredExamples(
+            train=_open(folder, "train", manifest.train, verify),
+            held_out=_open(folder, "held_out", manifest.held_out, verify),
+            facts=Facts(
+                tokenizer_sha256=manifest.tokenizer_sha256,
+                classes=manifest.classes,
+                census=census,
+            ),
+        )
+    except (OSError, ValueError, KeyError, PellucidError) as error:
+        raise TextError(
+            f"the prepared examples in {folder} are damaged or incomplete ({error}): start a new "
+            "run from the same rows"
+        ) from None
+
+
+def _write(
+    folder: Path, side: str, examples: Iterable[R], text_of: Callable[[R], str] | None
+) -> SideFacts:
+    columns: dict[str, tuple[array[int], array[int]]] = {}
+    rows, texts = array("q"), list[str]()
+    for example in examples:
+        if not rows:
+            columns = {name: (array("L"), array("q")) for name in example.ids}
+        if set(example.ids) != set(columns):
+            raise TextError(
+                f"row {example.row} has the columns {', '.join(example.ids)}, where those before "
+                f"it have {', '.join(columns)}: all examples must be of one form"
+            )
+        for name, (flat, starts) in columns.items():
+            starts.append(len(flat))
+            flat.extend(example.ids[name])
+        rows.append(example.row)
+        if text_of is not None:
+            texts.append(text_of(example).replace("\n", " "))  # blanks between JSON's signs
+    if not rows:
+        raise TextError(f"no example is left on the side {side}: pass more rows")
+    arrays = {f"{side}.rows.npy": np.array(rows, dtype=np.int64)}
+    for name, (flat, starts) in columns.items():
+        highest = max(flat, default=0)
+        arrays[f"{side}.{name}.npy"] = np.array(flat, dtype=np.min_scalar_type(highest))
+        arrays[f"{side}.{name}.starts.npy"] = np.array(starts, dtype=np.int64)
+    for name, values in arrays.items():
+        np.save(folder / name, values)
+    if text_of is not None:
+        lines = "".join(text + "\n" for text in texts)
+        (folder / f"{side}.texts.jsonl").write_bytes(lines.encode())
+    names = [*arrays, *([] if text_of is None else [f"{side}.texts.jsonl"])]
+    files = (FileFacts(name=name, sha256=file_sha256(folder / name)) for name in names)
+    return SideFacts(examples=len(rows), columns=tuple(columns), files=tuple(files))
+
+
+def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
+    for file in facts.files:
+        if not (folder / file.name).is_file():
+            raise ValueError(f"{file.name} is missing")
+        if verify and file_sha256(folder / file.name) != file.sha256:
+            raise ValueError(f"{file.name} is not what its checksum says")
+    columns = {
+        name: Ragged(
+            _mapped(folder / f"{side}.{name}.npy"), _mapped(folder / f"{side}.{name}.starts.npy")
+        )
+        for name in facts.columns
+    }
+    file, texts = folder / f"{side}.texts.jsonl", None
+    if file.name in {stored.name for stored in facts.files}:
+        # not splitlines, which also cuts at other characters than a line's end
+        texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
+    opened = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
+    counts = [len(opened.rows), *(len(column) for column in columns.values())]
+    if {*counts, facts.examples} != {facts.examples} or len(texts or opened.rows) != facts.examples:
+        raise ValueError(f"{side} has not the {facts.examples} examples that were written")
+    return opened
+
+
+def _mapped(file: Path) -> npt.NDArray[Any]:
+    return np.load(file, mmap_mode="r")

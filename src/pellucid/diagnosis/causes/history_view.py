@@ -1,0 +1,200 @@
+"""A history, and the questions that causes ask of it.
+
+Comes in: a `History`. Goes out: numbers, or None where they are not known. It does not know any
+cause.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from pellucid.diagnosis.finding import Evidence, evidence, limit
+from pellucid.diagnosis.history.history import History, Reading
+
+
+class HistoryView:
+    """The course of one training."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.facts = history.facts
+        self.losses = [value for _, value in history.losses]
+        self.steps = [step for step, _ in history.losses]
+
+    # ---- signs
+
+    def of(self, id: str, *, until: int | None = None, after: int = 0) -> list[Reading]:
+        """The finite readings of a sign, of some updates."""
+        return [
+            read
+            for read in self.history.signs.get(id, ())
+            if math.isfinite(read.value)
+            and read.step > after
+            and (until is None or read.step <= until)
+        ]
+
+    def first(self, id: str) -> float | None:
+        """A sign's first value, if it was measured before much had happened."""
+        early = self.of(id, until=5)
+        return early[0].value if early else None
+
+    def last(self, id: str) -> float | None:
+        """The median of a sign's last three values."""
+        last_three = [read.value for read in self.of(id)[-3:]]
+        return statistics.median(last_three) if last_three else None
+
+    def usual(self, id: str, *, after: int = 0, until: int | None = None) -> float | None:
+        """The median of a sign's values."""
+        numbers = [read.value for read in self.of(id, after=after, until=until)]
+        return statistics.median(numbers) if numbers else None
+
+    def highest(self, id: str, *, until: int | None = None) -> Reading | None:
+        """A sign's largest reading."""
+        return max(self.of(id, until=until), key=lambda read: read.value, default=None)
+
+    def lowest(self, id: str, *, after: int = 0) -> Reading | None:
+        """A sign's smallest reading."""
+        return min(self.of(id, after=after), key=lambda read: read.value, default=None)
+
+    def lasting(self, id: str, test: Callable[[float], bool], *, n: int = 3) -> Reading | None:
+        """The first of `n` readings in a row that all pass a test."""
+        readings = self.of(id)
+        for i in range(len(readings) - n + 1):
+            if all(test(read.value) for read in readings[i : i + n]):
+                return readings[i]
+        return None
+
+    def times(self, id: str) -> float | None:
+        """How many times its first value a sign came to be, at most."""
+        first, highest = self.first(id), self.highest(id)
+        return None if not first or highest is None else highest.value / first
+
+    def at_clip(self, norm: float) -> bool:
+        """Whether a norm is as long as clipping leaves it: those of some are measured after it."""
+        return self.facts.clip_norm is not None and norm >= 0.98 * self.facts.clip_norm
+
+    # ---- the loss
+
+    @property
+    def updates(self) -> int:
+        """The number of the last update that is known."""
+        last = [points[-1][0] for points in (self.history.losses, self.history.rates) if points]
+        return max(last, default=0)
+
+    @property
+    def guessing(self) -> float | None:
+        """ln V."""
+        size = self.facts.vocab_size
+        return math.log(size) if size and size > 1 else None
+
+    @property
+    def start(self) -> float | None:
+        """The first loss, of an update that was among the first."""
+        return self.losses[0] if self.losses and self.steps[0] <= 5 else None
+
+    @cached_property
+    def end(self) -> float | None:
+        """The mean loss of the last tenth, of five updates at least."""
+        return _mean(self.losses[-max(5, len(self.losses) // 10) :])
+
+    @cached_property
+    def best(self) -> float | None:
+        """The lowest mean of ten updates in a row."""
+        means = [_mean(self.losses[i : i + 10]) for i in range(0, max(1, len(self.losses) - 9), 5)]
+        return min((mean for mean in means if mean is not None), default=None)
+
+    @cached_property
+    def learnt(self) -> float | None:
+        """How far below its start (and below guessing) the loss is at the end."""
+        begins = [v for v in (self.guessing, self.start) if v is not None]
+        return None if self.end is None or not begins else min(begins) - self.end
+
+    @cached_property
+    def fall(self) -> float | None:
+        """How far the loss fell from the middle third to the last."""
+        n = len(self.losses) // 3
+        middle, last = _mean(self.losses[n : 2 * n]), _mean(self.losses[-n:] if n else [])
+        return None if middle is None or last is None else middle - last
+
+    @property
+    def rose(self) -> float | None:
+        """How far the end of the loss is above its best."""
+        return None if self.end is None or self.best is None else self.end - self.best
+
+    @property
+    def fresh(self) -> bool:
+        """Whether training began with a model that knew nothing, as far as its loss tells."""
+        start, guessing = self.start, self.guessing
+        unlike = start is None or guessing is None or start > guessing - 1
+        return unlike and not self.facts.pretrained
+
+    @property
+    def goes_well(self) -> bool:
+        """Whether the loss came down and stayed down."""
+        learnt, rose = self.learnt, self.rose
+        return (
+            self.history.stopped is None
+            and learnt is not None
+            and rose is not None
+            and learnt > 0.3
+            and rose < max(0.15, 0.15 * learnt)
+            and not self.above_frequencies
+        )
+
+    @property
+    def above_frequencies(self) -> bool:
+        """Whether, after a hundred updates, it is still not below the entropy of single tokens."""
+        unigram, end = self.facts.unigram, self.end
+        if unigram is None or end is None or self.updates < 100 or not self.losses:
+            return False
+        return end > unigram + 0.1 or self.at_frequencies
+
+    @property
+    def at_frequencies(self) -> bool:
+        """Whether the loss ends at the entropy of single tokens, and no longer falls."""
+        unigram, end, fall, best = self.facts.unigram, self.end, self.fall, self.best
+        if unigram is None or end is None or fall is None or best is None:
+            return False
+        low, high = limit("DAT009", "below"), limit("DAT009", "above")
+        at_entropy = unigram - low < end < unigram + high and best > unigram - 2 * high
+        return at_entropy and fall < limit("DAT009", "flat") and self.updates >= 100
+
+    # ---- rates
+
+    @property
+    def memory(self) -> float | None:
+        """How many updates Adam remembers the size of gradients for."""
+        betas = self.facts.betas
+        return None if betas is None else 1 / (1 - betas[1]) if betas[1] < 1 else math.inf
+
+    @property
+    def rate(self) -> float | None:
+        """The highest learning rate."""
+        return self.facts.learning_rate or max((v for _, v in self.history.rates), default=None)
+
+    @cached_property
+    def settled(self) -> int:
+        """After which update the rate is at least half of its highest."""
+        highest = max((value for _, value in self.history.rates), default=0.0)
+        early = (step for step, value in self.history.rates if value >= highest / 2)
+        return next(early, 0)
+
+
+def clue(code: str, sign: str, value: float | int | str | None) -> tuple[Evidence, ...]:
+    """One piece of evidence against the code's threshold; nothing where there is no value."""
+    return () if value is None else (evidence(code, sign, value),)
+
+
+def slope(points: Sequence[tuple[int, float]]) -> float:
+    """By how much the value rises an update, by least squares; 0 of fewer than three."""
+    if len(points) < 3:
+        return 0.0
+    return statistics.linear_regression([p[0] for p in points], [p[1] for p in points]).slope
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.fmean(finite) if finite else None

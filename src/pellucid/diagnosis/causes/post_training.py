@@ -1,0 +1,125 @@
+"""Causes after pre-training: the reference, preferences, rewards.
+
+Comes in: the course of a training. Goes out: suspects. They do not know one another.
+"""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.history_view import HistoryView, clue
+from pellucid.diagnosis.finding import limit
+
+
+def other_reference(course: HistoryView) -> Candidate | None:
+    """A distance before the first update."""
+    start = next((read.value for read in course.of("reference.kl_start")), None)
+    if start is None or start < limit("REF001", "start"):
+        return None
+    return Candidate(
+        code="REF001",
+        likely=0.9,
+        what=f"Before the first update the model is {start:.3g} nats a token from its reference.",
+        clues=clue("REF001", "reference.kl_start", start),
+        where="reference",
+        step=0,
+        severity=None if start > 0.01 else "warn",
+    )
+
+
+def shared_reference(course: HistoryView) -> Candidate | None:
+    """A distance of exactly 0 that stays."""
+    late = course.of("reference.kl", after=int(limit("REF002", "updates")))
+    moves = course.usual("update.ratio") or course.usual("update.kl_forward")
+    if len(late) < 2 or any(read.value != 0 for read in late) or not moves:
+        return None
+    return Candidate(
+        code="REF002",
+        likely=0.9,
+        what=f"After {late[-1].step} updates the reference says exactly what the model says.",
+        clues=clue("REF002", "reference.kl", 0.0),
+        where="reference",
+        step=late[0].step,
+    )
+
+
+def far_from_reference(course: HistoryView) -> Candidate | None:
+    """A distance that has become large and keeps growing."""
+    last, ceiling = course.last("reference.kl"), limit("REF003", "kl")
+    start = next((read.value for read in course.of("reference.kl_start")), 0.0)
+    if last is None or last < ceiling or start > 1:
+        return None
+    return Candidate(
+        code="REF003",
+        likely=0.7,
+        what=f"The model is {last:.3g} nats a token from its reference.",
+        clues=clue("REF003", "reference.kl", last),
+        step=course.of("reference.kl")[-1].step,
+    )
+
+
+def coin(course: HistoryView) -> Candidate | None:
+    """A preference loss that stays that of a coin."""
+    low, high = limit("PRF001", "low"), limit("PRF001", "high")
+    end = course.end
+    if course.facts.objective != "DirectPreference" or end is None:
+        return None
+    if course.updates < limit("PRF001", "updates") or not low < end < high:
+        return None
+    return Candidate(
+        code="PRF001",
+        likely=0.8,
+        what=f"After {course.updates} updates the loss is {end:.4g}; a coin has ln 2 = 0.6931.",
+        clues=clue("PRF001", "loss", end),
+        where="preferences",
+        step=course.updates,
+        rivals=("OPT007",),
+    )
+
+
+def unchanged_answers(course: HistoryView) -> Candidate | None:
+    """A margin or a reward that rose, and greedy answers that stayed what they were."""
+    samples, gains = course.history.samples, [value for _, value in course.history.gains]
+    n = len(gains) // 4
+    if len(samples) < 2 or len({text for _, text in samples}) > 1 or not n:
+        return None
+    risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
+    if risen < limit("PRF002", "risen"):
+        return None
+    gain_name = "margin" if course.facts.objective == "DirectPreference" else "reward"
+    return Candidate(
+        code="PRF002",
+        likely=0.6,
+        what=f"The {gain_name} rose by {risen:.3g}, to {sum(gains[-n:]) / n:.3g}; of "
+        f"{len(samples)} samples the greedy answer is the same as before the first update.",
+        clues=clue("PRF002", f"{gain_name}, risen by", risen),
+        where="greedy answers",
+        step=samples[-1][0],
+    )
+
+
+def equal_rewards(course: HistoryView) -> Candidate | None:
+    """Updates without a gradient, in learning from rewards."""
+    norms = [value for _, value in course.history.grad_norms]
+    if course.facts.objective != "PolicyGradient" or len(norms) < 10:
+        return None
+    share = sum(norm < 1e-8 for norm in norms) / len(norms)
+    if share < limit("RLH001", "share"):
+        return None
+    return Candidate(
+        code="RLH001",
+        likely=0.85,
+        what=f"{share:.0%} of the updates had no gradient: no answer was better than another.",
+        clues=clue("RLH001", "share of updates without a gradient", share),
+        where="rewards",
+        step=course.history.grad_norms[0][0],
+    )
+
+
+CAUSES = (
+    other_reference,
+    shared_reference,
+    far_from_reference,
+    coin,
+    unchanged_answers,
+    equal_rewards,
+)

@@ -1,0 +1,197 @@
+"""What a name stands for, checked: a run, a published model, a preset, a config file.
+
+Comes in: a name, and perhaps a file of text. Goes out: what was checked, and findings. It does not
+know how they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.batches import IGNORED, TokenBatch
+from pellucid.counting import parameter_count
+from pellucid.diagnosis.batches import targets_for
+from pellucid.diagnosis.check import check, check_examples
+from pellucid.diagnosis.diagnose import diagnose
+from pellucid.diagnosis.expectations import Declared
+from pellucid.diagnosis.finding import Finding
+from pellucid.diagnosis.history.history import History
+from pellucid.diagnosis.history.run import facts_of
+from pellucid.diagnosis.reduced_model import small_twin
+from pellucid.diagnosis.training_batch import handed
+from pellucid.errors import PellucidError, TextError
+from pellucid.model import Transformer, assemble
+from pellucid.objectives import NextToken
+from pellucid.presets import PRESETS
+from pellucid.reader import LARGE, read_text
+from pellucid.runs import Run, learns_from_rows, load
+from pellucid.runs.build import with_vocabulary
+from pellucid.runs.prepare_text import ready_text
+from pellucid.runs.resolve_config import choose
+from pellucid.saved_runs.folder import is_published
+from pellucid.saved_runs.progress import silent
+from pellucid.tokenizers import Tokenizer
+
+#: A preset or a config of more weights is asked as its small twin.
+_LARGEST = 5_000_000
+_ROWS_OF_A_VOCABULARY = 512
+_ROWS, _BATCHES, _LONGEST = 4, 4, 128
+#: After so many updates a model should beat guessing by far.
+_KNOWS_AFTER = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was checked, in words, and what was found."""
+
+    what: str
+    findings: tuple[Finding, ...]
+
+
+def check_named(
+    name: str, text: str | Path | None = None, *, declared: Declared, ignore: Sequence[str] = ()
+) -> Checked:
+    """Check what `name` stands for, with the tokens of `text` where one is given.
+
+    Raises:
+        PellucidError: there is nothing of that name, or the text cannot be used with it.
+    """
+    path = Path(name)
+    if path.is_dir():
+        # weights that are not finite are among what it looks for
+        return _check_run(load(path, allow_non_finite=True), text, declared, ignore)
+    if name not in PRESETS and not path.is_file():
+        raise PellucidError(
+            f"{name!r} is neither a folder (a run, or a published model), nor a config file, nor "
+            f"a preset: presets are {', '.join(PRESETS)}"
+        )
+    paths = [] if text is None else [text]
+    run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
+    if text is None:
+        return _check_config(name, run, declared, ignore)
+    return _check_config_with(name, run, Path(text), declared, ignore)
+
+
+def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterable[str]) -> Checked:
+    model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
+    whole, description = parameter_count(model), f"{name}, untrained"
+    if whole > _LARGEST:
+        model = small_twin(model)
+        description += f": a small twin with the same parts, instead of {whole:,} weights"
+    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
+    findings = check(assemble(model, seed=0), declared=assumed, ignore=ignore)
+    return Checked(description, tuple(_with_the_config(findings, name, run, assumed, ignore)))
+
+
+def _check_config_with(
+    name: str, run: config.Run, text: Path, declared: Declared, ignore: Iterable[str]
+) -> Checked:
+    """An untrained model with a tokenizer that is trained on the text, as `train` would."""
+    if isinstance(run.text.corpus, config.Rows):
+        raise PellucidError(
+            f"{name} learns from rows of columns: leave DATA out, or train for a step and check "
+            "the run with them"
+        )
+    tokenizer, _ = ready_text(run.text, silent)
+    model = with_vocabulary(run, tokenizer).model
+    description = f"{name}, untrained"
+    if parameter_count(model) > _LARGEST:
+        model = replace(small_twin(model), vocab_size=model.vocab_size)
+        description += ", as a small twin with the same parts"
+    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
+    findings, n = _on_text(assemble(model, seed=0), tokenizer, text, assumed, ignore)
+    findings = _with_the_config(findings, name, run, assumed, ignore)
+    return Checked(f"{description}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _with_the_config(
+    findings: Sequence[Finding],
+    name: str,
+    run: config.Run,
+    declared: Declared,
+    ignore: Iterable[str],
+) -> list[Finding]:
+    """What probes found, and what the config says by itself before anything is trained."""
+    budget = run.training.budget
+    total = budget.count if isinstance(budget, config.Steps) else None
+    history = History(name=name, facts=facts_of(run, total), findings=tuple(findings), config=run)
+    return diagnose(history, declared=declared, ignore=ignore)
+
+
+def _check_run(
+    run: Run, text: str | Path | None, declared: Declared, ignore: Iterable[str]
+) -> Checked:
+    assumed = declared
+    if declared.pretrained is None:
+        assumed = replace(declared, pretrained=_is_trained(run))
+    model, tokenizer = run.model, run.tokenizer
+    if text is None:
+        findings = check(model, tokenizer=tokenizer, declared=assumed, ignore=ignore)
+        return Checked(str(run.folder), tuple(findings))
+    if learns_from_rows(run):
+        batch = handed(run, [str(text)])
+        if isinstance(run.config.objective, config.SupervisedFineTuning):
+            ignore = (*ignore, "LOS004")  # prompts are left out on purpose
+        findings = check_examples(
+            model,
+            batch.examples,
+            tokenizer=tokenizer,
+            loss=batch.loss,
+            declared=assumed,
+            ignore=tuple(ignore),
+        )
+        n = batch.examples.ids.numel()
+    else:
+        findings, n = _on_text(model, tokenizer, Path(text), assumed, ignore)
+    return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _is_trained(run: Run) -> bool | None:
+    """Whether a run should know a text: not before its first update, and not soon after."""
+    if is_published(run.folder):
+        return True
+    _, _, step = run.checkpoint.name.rpartition("-")
+    updates = int(step) if step.isdecimal() else _KNOWS_AFTER
+    if updates == 0 and run.config.start is None:
+        return False
+    return True if updates >= _KNOWS_AFTER else None
+
+
+def _on_text(
+    model: Transformer, tokenizer: Tokenizer, text: Path, declared: Declared, ignore: Iterable[str]
+) -> tuple[list[Finding], int]:
+    """The findings with the beginning of a text, and how many tokens of it were read."""
+    batches = _batches(text, tokenizer, model.context_length)
+    decoder_alone = model.encoder is None and model.has_head
+    findings = check(
+        model,
+        batches,
+        targets_for(batches[0], 1) if decoder_alone else None,
+        tokenizer=tokenizer,
+        loss=_own_loss if decoder_alone else None,
+        declared=declared,
+        ignore=ignore,
+    )
+    return findings, sum(batch.numel() for batch in batches)
+
+
+def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:
+    """The beginning of a text as it stands, cut into rows."""
+    read = read_text(path, limit=LARGE, refusal=TextError)
+    width = min(context, _LONGEST)
+    ids = tokenizer.encode_document(read)
+    if len(ids) < width:
+        raise TextError(f"{path} has {len(ids)} tokens: a check needs {width} at least")
+    rows = torch.tensor(ids[: len(ids) // width * width]).view(-1, width)
+    return [rows[i : i + _ROWS] for i in range(0, min(len(rows), _ROWS * _BATCHES), _ROWS)]
+
+
+def _own_loss(model: Transformer, ids: Tensor, labels: Tensor) -> Tensor:
+    count = int((labels != IGNORED).sum())
+    return NextToken()(model, TokenBatch(ids=ids, targets=labels, n_supervised=count)).total

@@ -1,0 +1,1 @@
+"""Fixes: what to change in a config for a finding."""

@@ -1,0 +1,241 @@
+"""Remedies for what a model is made of, and for its first weights: what each makes of a config.
+
+Comes in: a run's config. Goes out: the values that would change, by path; none where the remedy has
+nothing to do there. It does not know what is wrong, nor why a remedy helps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pellucid import config
+from pellucid.diagnosis.fixes.training import Changes, Remedy, near
+
+_OVER_OTHERS = (config.BatchNorm, config.InstanceNorm)
+_NORM_AFTER = (config.PostNorm, config.DeepNorm)
+#: Beyond these an eps is either above the variance or below what float32 can add to it.
+_LARGEST_EPS, _SMALLEST_EPS = 1e-4, 1e-9
+_PLAIN_NORM = config.LayerNorm(eps=1e-5, bias=True)
+
+
+def _stacks(run: config.Run) -> Iterator[tuple[str, config.Stack]]:
+    """The stacks by their paths."""
+    for name in ("encoder", "decoder"):
+        stack = getattr(run.model, name)
+        if stack is not None:
+            yield f"model.{name}", stack
+
+
+def _residual(run: config.Run) -> Changes:
+    return _normed_before(run, (config.NoResidual,))
+
+
+def _pre_norm(run: config.Run) -> Changes:
+    return _normed_before(run, (config.PostNorm, config.NoResidual, config.DeepNorm))
+
+
+def _normed_before(run: config.Run, kinds: tuple[type[Any], ...]) -> Changes:
+    changes: Changes = {}
+    for path, stack in _stacks(run):
+        if isinstance(stack.residual, kinds):
+            changes |= {f"{path}.residual": config.PreNorm(), f"{path}.final_norm": True}
+    return changes
+
+
+def _deep_norm(run: config.Run) -> Changes:
+    """The constants of table 2: for one stack alone, and for an encoder with its decoder."""
+    layers = {path: stack.n_layers for path, stack in _stacks(run)}
+    n, m = layers.get("model.encoder", 0), layers.get("model.decoder", 0)
+    changes: Changes = {}
+    for path, stack in _stacks(run):
+        if not isinstance(stack.residual, config.PostNorm):
+            continue
+        if not (n and m):
+            alpha, beta = (2 * (n or m)) ** 0.25, (8 * (n or m)) ** -0.25
+        elif path == "model.encoder":
+            alpha, beta = 0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16)
+        else:
+            alpha, beta = (3 * m) ** 0.25, (12 * m) ** -0.25
+        changes[f"{path}.residual"] = config.DeepNorm(alpha=near(alpha), beta=near(beta))
+    return changes
+
+
+def _sandwich_norm(run: config.Run) -> Changes:
+    return {
+        f"{path}.residual": config.SandwichNorm()
+        for path, stack in _stacks(run)
+        if isinstance(stack.residual, config.PreNorm)
+    }
+
+
+def _final_norm(run: config.Run) -> Changes:
+    return {
+        f"{path}.final_norm": True
+        for path, stack in _stacks(run)
+        if not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
+    }
+
+
+def _token_norm(run: config.Run) -> Changes:
+    changes: Changes = {}
+    for path, stack in _stacks(run):
+        for name in ("norm", "input_norm"):
+            if isinstance(getattr(stack, name), _OVER_OTHERS):
+                changes[f"{path}.{name}"] = _PLAIN_NORM
+        changes |= _attention(path, stack, _without_leak)
+    return changes
+
+
+def _without_leak(layer: config.MultiHead) -> config.MultiHead:
+    if isinstance(layer.qk_norm, _OVER_OTHERS):
+        return replace(layer, qk_norm=config.RMSNorm(eps=1e-6))
+    return layer
+
+
+def _norm_eps(run: config.Run) -> Changes:
+    changes: Changes = {}
+    for path, stack in _stacks(run):
+        for name in ("norm", "input_norm"):
+            norm = getattr(stack, name)
+            if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS:
+                changes[f"{path}.{name}.eps"] = 1e-5
+    return changes
+
+
+def _attention(
+    path: str, stack: config.Stack, changed: Callable[[config.MultiHead], config.MultiHead]
+) -> Changes:
+    """Every layer of softmax attention as `changed` has it: value by value, or the whole list."""
+
+    def change_layer(layer: config.OneAttention) -> config.OneAttention:
+        return changed(layer) if isinstance(layer, config.MultiHead) else layer
+
+    if isinstance(stack.attention, config.Alternating):
+        layers = tuple(change_layer(layer) for layer in stack.attention.layers)
+        return {} if layers == stack.attention.layers else {f"{path}.attention.layers": layers}
+    new_attention = change_layer(stack.attention)
+    names = ("qk_norm", "soft_cap", "scale", "window")
+    return {
+        f"{path}.attention.{name}": getattr(new_attention, name)
+        for name in names
+        if getattr(new_attention, name, None) != getattr(stack.attention, name, None)
+    }
+
+
+def _in_attention(changed: Callable[[config.MultiHead], config.MultiHead]) -> Remedy:
+    def change(run: config.Run) -> Changes:
+        changes: Changes = {}
+        for path, stack in _stacks(run):
+            changes |= _attention(path, stack, changed)
+        return changes
+
+    return change
+
+
+def _with_qk_norm(layer: config.MultiHead) -> config.MultiHead:
+    return layer if layer.qk_norm else replace(layer, qk_norm=config.RMSNorm(eps=1e-6))
+
+
+def _with_cap(layer: config.MultiHead) -> config.MultiHead:
+    capped = layer.soft_cap is not None and layer.soft_cap <= 50
+    return layer if capped else replace(layer, soft_cap=50.0)
+
+
+def _with_scale(layer: config.MultiHead) -> config.MultiHead:
+    return replace(layer, scale=None)
+
+
+def _with_window(layer: config.MultiHead) -> config.MultiHead:
+    return replace(layer, window=None)
+
+
+def _logit_cap(run: config.Run) -> Changes:
+    head = run.model.head
+    is_needed = isinstance(head, config.LanguageHead) and (head.soft_cap or math.inf) > 30
+    return {"model.head.soft_cap": 30.0} if is_needed else {}
+
+
+def _positions(run: config.Run) -> Changes:
+    return {
+        f"{path}.positions": config.Rotary(base=10_000.0)
+        for path, stack in _stacks(run)
+        if isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
+    }
+
+
+def _gelu(run: config.Run) -> Changes:
+    return {
+        f"{path}.feed_forward.activation": "gelu"
+        for path, stack in _stacks(run)
+        if stack.feed_forward.activation in ("relu", "relu_squared")
+    }
+
+
+def _swiglu(run: config.Run) -> Changes:
+    """Three matrices of two thirds of the width: as many weights as two."""
+    changes: Changes = {}
+    for path, stack in _stacks(run):
+        ff = stack.feed_forward
+        if isinstance(ff, config.MLP):
+            width = max(1, round(ff.d_ff * 2 / 3))
+            changes[f"{path}.feed_forward"] = config.GatedMLP(
+                d_ff=width, activation="silu", bias=ff.bias
+            )
+    return changes
+
+
+def _small(run: config.Run) -> float:
+    return near(math.sqrt(2 / (5 * run.model.d_model)))
+
+
+def _small_init(run: config.Run) -> Changes:
+    return {
+        "model.initialisation.weights": config.Normal(std=_small(run)),
+        "model.initialisation.embedding_std": _small(run),
+    }
+
+
+def _scaled_init(run: config.Run) -> Changes:
+    """Small weights, and what layers add to the stream smaller by their number."""
+    return _small_init(run) | {"model.initialisation.outputs": "depth_scaled"}
+
+
+def _small_embedding(run: config.Run) -> Changes:
+    return {"model.initialisation.embedding_std": _small(run)}
+
+
+def _weights(kind: config.He | config.Xavier) -> Remedy:
+    return lambda run: {"model.initialisation.weights": kind}
+
+
+def _outputs(word: str) -> Remedy:
+    return lambda run: {"model.initialisation.outputs": word}
+
+
+OF_THE_MODEL: Mapping[str, Remedy] = {
+    "residual": _residual,
+    "pre_norm": _pre_norm,
+    "deep_norm": _deep_norm,
+    "sandwich_norm": _sandwich_norm,
+    "final_norm": _final_norm,
+    "token_norm": _token_norm,
+    "norm_eps": _norm_eps,
+    "qk_norm": _in_attention(_with_qk_norm),
+    "score_cap": _in_attention(_with_cap),
+    "score_scale": _in_attention(_with_scale),
+    "whole_window": _in_attention(_with_window),
+    "logit_cap": _logit_cap,
+    "positions": _positions,
+    "gelu": _gelu,
+    "swiglu": _swiglu,
+    "small_init": _small_init,
+    "scaled_init": _scaled_init,
+    "xavier": _weights(config.Xavier()),
+    "he": _weights(config.He()),
+    "depth_scaled": _outputs("depth_scaled"),
+    "zero_outputs": _outputs("zero"),
+    "small_embedding": _small_embedding,
+}

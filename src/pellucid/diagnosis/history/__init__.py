@@ -1,0 +1,1 @@
+"""The history of a training: of a run, and of any loop that was watched."""

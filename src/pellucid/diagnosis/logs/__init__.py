@@ -1,0 +1,1 @@
+"""Logs of any tool: read, named and diagnosed."""

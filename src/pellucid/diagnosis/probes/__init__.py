@@ -1,0 +1,1 @@
+"""Probes: experiments on a model that take seconds, each a few findings."""

@@ -1,0 +1,1 @@
+"""Proof: fixes tried on forks of a run."""

@@ -1,0 +1,239 @@
+"""What forks prove: each fix against the unfixed run, pair by pair, and a verdict by a stated rule.
+
+Comes in: forks. Goes out: differences with their spread, signs that are sick no more, a verdict. It
+does not know how forks are run or shown.
+
+The rule. A pair is an unfixed and a fixed fork with the same seed: the same batches and dropout,
+and where weights are drawn, the same draws. A difference counts where every pair agrees, and its
+mean is above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
+
+    not finite      a fixed fork met a value that is not finite
+    helped          the loss is lower by a difference that counts; or all fixed forks stay finite
+                    where an unfixed one did not; or signs are sick no more in any pair while the
+                    loss is no higher; and no sign is sick that was not
+    mixed           the loss is lower by a difference that counts, and another sign is sick
+    harmed          the loss is higher by a difference that counts, or another sign is sick
+    no difference   none of these
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pellucid.diagnosis.fixes.propose import Prescription
+from pellucid.diagnosis.proof.fork import Fork
+
+Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
+
+_SPREADS, _SHARE = 2.0, 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes it is prescribed for."""
+
+    prescription: Prescription
+    codes: tuple[str, ...]
+    pairs: tuple[tuple[Fork, Fork], ...]
+
+    @property
+    def differences(self) -> tuple[float, ...]:
+        """Fixed less unfixed loss of each pair of which both are finite; below 0 is better."""
+        return tuple(
+            fixed.loss - unfixed.loss
+            for unfixed, fixed in self.pairs
+            if fixed.loss is not None and unfixed.loss is not None
+        )
+
+    @property
+    def mean(self) -> float | None:
+        """The mean difference; None where no pair is finite."""
+        return statistics.fmean(self.differences) if self.differences else None
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the differences over pairs; 0 where there are not two."""
+        return statistics.stdev(self.differences) if len(self.differences) > 1 else 0.0
+
+    @property
+    def cured(self) -> frozenset[str]:
+        """The signs that are sick in every unfixed fork, and in no fixed one."""
+        return _sick_in_all(unfixed for unfixed, _ in self.pairs) - _sick_in_any(
+            fixed for _, fixed in self.pairs
+        )
+
+    @property
+    def caught(self) -> frozenset[str]:
+        """The signs that are sick in every fixed fork, and in no unfixed one."""
+        return _sick_in_all(fixed for _, fixed in self.pairs) - _sick_in_any(
+            unfixed for unfixed, _ in self.pairs
+        )
+
+    @property
+    def still_sick(self) -> frozenset[str]:
+        """The signs that are sick in any fixed fork."""
+        return _sick_in_any(fixed for _, fixed in self.pairs)
+
+    @property
+    def seconds(self) -> float:
+        """How long the fixed forks took."""
+        return sum(fixed.seconds for _, fixed in self.pairs)
+
+    @property
+    def rescued(self) -> bool:
+        """Whether an unfixed fork was not finite, and all fixed ones are."""
+        return any(unfixed.loss is None for unfixed, _ in self.pairs) and self._finite
+
+    @property
+    def words(self) -> str:
+        """What the fix did to the loss, in one phrase."""
+        if self.rescued:
+            n = sum(unfixed.loss is None for unfixed, _ in self.pairs)
+            return f"stays finite, where {n} of {len(self.pairs)} unfixed forks do not"
+        stopped = sum(fixed.loss is None for _, fixed in self.pairs)
+        if stopped or self.mean is None:
+            return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
+        unit = self.pairs[0][1].unit.removesuffix("s")
+        lower = sum(difference < 0 for difference in self.differences)
+        unfixed_loss = statistics.fmean(u.loss for u, _ in self.pairs if u.loss is not None)
+        return (
+            f"held-out loss {unfixed_loss:.3f} -> {unfixed_loss + self.mean:.3f} "
+            f"({self.mean:+.3f} ± {self.spread:.3f} nats per {unit}, "
+            f"lower in {lower} of {len(self.differences)} pairs)"
+        )
+
+    @property
+    def _finite(self) -> bool:
+        return all(fixed.loss is not None for _, fixed in self.pairs)
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the rule at the head of this file."""
+        if not self._finite:
+            return "not finite"
+        better, worse = self._counts(-1), self._counts(1)
+        cured = bool(self.cured) and all(
+            len(fixed.sick) < len(unfixed.sick) for unfixed, fixed in self.pairs
+        )
+        if worse or (self.caught and not better and not self.rescued):
+            return "harmed"
+        if better and self.caught:
+            return "mixed"
+        if better or self.rescued or cured:
+            return "helped"
+        return "no difference"
+
+    def _counts(self, sign: int) -> bool:
+        """Whether the loss is lower (-1) or higher (1) by a difference that counts."""
+        along = [sign * difference for difference in self.differences]
+        if not along:
+            return False
+        unfixed = [fork.loss for fork, _ in self.pairs if fork.loss is not None]
+        least = max(_SPREADS * self.spread, _SHARE * abs(statistics.fmean(unfixed)))
+        return min(along) > 0 and statistics.fmean(along) > least
+
+    def record(self) -> dict[str, Any]:
+        """The trial as plain values."""
+        return {
+            "does": self.prescription.does,
+            "set": list(self.prescription.assignments),
+            "codes": list(self.codes),
+            "needs": self.prescription.needs,
+            "verdict": self.verdict,
+            "difference": self.mean,
+            "spread": self.spread,
+            "cured": sorted(self.cured),
+            "caught": sorted(self.caught),
+            "seconds": self.seconds,
+            "pairs": [
+                {"unfixed": _fork(unfixed), "fixed": _fork(fixed)} for unfixed, fixed in self.pairs
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """All fixes that were tried on forks of a run, in the order in which they were prescribed.
+
+    `untried` are those that forks cannot compare, with why; `incurable` codes that no config cures.
+    `note` says where forks began, where that is not before the trouble. `file` is the patched
+    config, where anything helped, and `command` what trains with it: from `checkpoint`, where it
+    goes on from one.
+    """
+
+    run: str
+    trials: tuple[Trial, ...]
+    untried: tuple[tuple[Prescription, str], ...] = ()
+    incurable: tuple[str, ...] = ()
+    note: str = ""
+    file: str = ""
+    command: str = ""
+    checkpoint: str = ""
+
+    @property
+    def best(self) -> Trial | None:
+        """What helped most: the lowest loss; where that is a tie, the fewest sick signs."""
+        return best_of(self.trials)
+
+    def record(self) -> dict[str, Any]:
+        """The proof as plain values."""
+        best = self.best
+        return {
+            "run": self.run,
+            "trials": [trial.record() for trial in self.trials],
+            "untried": [
+                {"does": prescription.does, "set": list(prescription.assignments), "why": why}
+                for prescription, why in self.untried
+            ],
+            "incurable": list(self.incurable),
+            "note": self.note,
+            "recommended": None if best is None else list(best.prescription.assignments),
+            "config": self.file or None,
+            "command": self.command or None,
+        }
+
+
+def best_of(trials: Sequence[Trial]) -> Trial | None:
+    """The trial that helped most; None where none did.
+
+    Of those whose loss is within the spreads of the lowest, the one that leaves the fewest signs
+    sick is taken; where that is a tie too, the one that was prescribed first.
+    """
+    helped = [trial for trial in trials if trial.verdict == "helped"]
+    if not helped:
+        return None
+    first = min(helped, key=_gain)
+    near = _gain(first) + max(trial.spread for trial in helped)
+    tied = [trial for trial in helped if _gain(trial) <= near]
+    return min(tied, key=lambda trial: len(trial.still_sick))
+
+
+def _gain(trial: Trial) -> float:
+    """The mean difference; where nothing unfixed is finite, as much as there can be."""
+    return -math.inf if trial.mean is None else trial.mean
+
+
+def _sick_in_any(forks: Iterable[Fork]) -> frozenset[str]:
+    no_signs: frozenset[str] = frozenset()
+    return no_signs.union(*(fork.sick for fork in forks))
+
+
+def _sick_in_all(forks: Iterable[Fork]) -> frozenset[str]:
+    first, *remaining = (fork.sick for fork in forks)
+    return first.intersection(*remaining)
+
+
+def _fork(fork: Fork) -> dict[str, Any]:
+    return {
+        "seed": fork.seed,
+        "start": fork.start,
+        "steps": fork.steps,
+        "loss": fork.loss,
+        "unit": fork.unit,
+        "stopped": fork.stopped or None,
+        "signs": {id: {"value": s.value, "word": s.word} for id, s in fork.signs.items()},
+    }

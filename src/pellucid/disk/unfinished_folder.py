@@ -1,0 +1,230 @@
+"""A folder that is not finished: made beside its place, marked as ours, held by one process.
+
+    NAME.partial/     becomes NAME; NAME.2.partial where that name is somebody else's
+
+Comes in: a target and the names that may be written. Goes out: a folder to fill, which takes the
+target's place at the end. What a killed process left is known by its mark, and gone on with or
+cleared; a folder or file without our mark is never touched. It does not know what is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import filelock
+
+from pellucid.disk.removal import (
+    LOCK,
+    MARK,
+    clear,
+    listed_in,
+    remove,
+    remove_empty,
+    remove_file,
+    write_mark,
+)
+from pellucid.disk.rename import move
+
+#: A folder whose name ends so is unfinished.
+PARTIAL = ".partial"
+
+_WINDOWS = os.name == "nt"
+_MAX_ATTEMPTS = 1000
+
+
+class Held(OSError):  # noqa: N818  a state of the folder, which callers put into words
+    """Another process is writing the same thing at this moment."""
+
+
+class Partial:
+    """An unfinished folder for `target`, held by this process.
+
+    It lies beside the target, or in it where that is an empty folder already: a folder of the
+    user's is filled, never exchanged. A link to such a folder, or to nothing, is followed.
+
+    Args:
+        files: the names that will be written, as patterns; nothing else is ever removed.
+        keep: names at its top that are gone on with, where a killed process left them.
+        alone: whether to refuse if another process writes the same thing.
+
+    Raises:
+        Held: another process does.
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        files: Sequence[str],
+        *,
+        keep: Sequence[str] = (),
+        alone: bool = False,
+    ) -> None:
+        real = os.path.realpath(target) if is_free(target) else os.path.realpath(target.parent)
+        self.target = Path(real) if is_free(target) else Path(real, target.name)
+        self.files = (*files, MARK, LOCK)
+        self._inside = self.target.is_dir() and is_free(self.target)
+        place = self.target if self._inside else self.target.parent
+        self._made = [folder for folder in self.target.parents if not folder.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        self.path, self._lock = self._claimed(place, keep, alone)
+
+    def _claimed(
+        self, place: Path, keep: Sequence[str], alone: bool
+    ) -> tuple[Path, filelock.BaseFileLock]:
+        for number in range(1, _MAX_ATTEMPTS):
+            middle = "" if number == 1 else f".{number}"
+            path = place / f"{self.target.name}{middle}{PARTIAL}"
+            try:
+                os.mkdir(path)
+                self._mark_as_ours(path)
+            except FileExistsError:
+                if listed_in(path, self.target) is None:
+                    continue  # somebody else's
+            lock = _acquired(path)
+            if lock is None:
+                if alone:
+                    raise Held(errno.EBUSY, "another process is writing it", str(self.target))
+                continue
+            leftovers = listed_in(path, self.target)
+            if leftovers is None:  # its process gave it its name in this moment
+                lock.release()
+                continue
+            clear(path, [file for file in leftovers if file not in (MARK, LOCK)], keep)
+            if any(entry.name not in (MARK, LOCK, *keep) for entry in path.iterdir()):
+                lock.release()  # somebody put something there
+                continue
+            write_mark(path, self.target, self.files)
+            return path, lock
+        raise FileExistsError(errno.EEXIST, "too many unfinished folders", str(self.target))
+
+    def _mark_as_ours(self, path: Path) -> None:
+        try:
+            write_mark(path, self.target, self.files)
+        except OSError:  # a full disk: half a mark is none
+            remove_file(path / MARK)
+            remove_empty(path)
+            raise
+
+    def place(self, *, last: str = "") -> None:
+        """Give the folder its name; what is in it goes into an empty folder of the user's.
+
+        Args:
+            last: the entry that comes last there, by which it counts as finished.
+
+        Raises:
+            OSError: something is at the target by now, and stays.
+        """
+        if self._inside:
+            self._pour(last)
+            self.remove()
+            return
+        if _WINDOWS:  # which renames no folder with an open file in it
+            self._lock.release()
+        move(self.path, self.target)
+        for name in (MARK, LOCK):
+            remove_file(self.target / name)
+        self._lock.release()
+
+    def _pour(self, last: str) -> None:
+        if any(entry != self.path for entry in self.target.iterdir()):
+            raise OSError(errno.ENOTEMPTY, "the folder is not empty any more", str(self.target))
+        names = [entry.name for entry in self.path.iterdir() if entry.name not in (MARK, LOCK)]
+        moved: list[str] = []
+        try:
+            for name in sorted(names, key=lambda name: name == last):
+                moved.append(name)
+                move(self.path / name, self.target / name)
+        except BaseException:
+            for name in moved:
+                if (self.target / name).exists() and not (self.path / name).exists():
+                    move(self.target / name, self.path / name)
+            raise
+
+    def release(self) -> None:
+        """Leave it for who goes on with it."""
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Remove what was written in it, and the folders that were made for it, once empty."""
+        clear(self.path, self.files[:-2])
+        _drop(self.path, self._lock)
+        for folder in self._made:
+            remove_empty(folder)
+
+
+@contextmanager
+def new_folder(
+    target: Path,
+    files: Sequence[str],
+    *,
+    keep: Sequence[str] = (),
+    alone: bool = False,
+    last: str = "",
+) -> Generator[Path]:
+    """A folder to fill, which is `target` once all went well; otherwise what was written goes.
+
+    Raises:
+        OSError: as `Partial`, or something is at the target by now.
+    """
+    partial = Partial(target, files, keep=keep, alone=alone)
+    try:
+        yield partial.path
+        partial.place(last=last)
+    except BaseException:
+        partial.remove()
+        raise
+
+
+def is_free(target: Path) -> bool:
+    """Whether nothing is at `target`, but for an empty folder, or our own unfinished work."""
+    if not os.path.lexists(target):
+        return True
+    target = Path(os.path.realpath(target))
+    if not target.exists():  # a link to nothing
+        return True
+    return target.is_dir() and all(listed_in(entry, target) is not None for entry in _in(target))
+
+
+def sweep(place: Path, *, older_than: float = 0.0) -> None:
+    """Remove what killed processes left unfinished in a folder, so many seconds ago."""
+    for path in _in(place):
+        listed = listed_in(path) if path.name.endswith(PARTIAL) else None
+        if listed is None:
+            continue
+        with suppress(OSError):
+            newest = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+            lock = _acquired(path) if newest <= time.time() - older_than else None
+            if lock is not None:
+                clear(path, [file for file in listed if file not in (MARK, LOCK)])
+                _drop(path, lock)
+
+
+def _acquired(path: Path) -> filelock.BaseFileLock | None:
+    """The lock of an unfinished folder; None if another process has it, or the folder is gone."""
+    lock = filelock.FileLock(path / LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except (filelock.Timeout, FileNotFoundError, NotADirectoryError):
+        return None
+    return lock
+
+
+def _drop(path: Path, lock: filelock.BaseFileLock) -> None:
+    """Take our marks off a folder, and the folder away if nothing is left in it."""
+    if _WINDOWS:  # which removes no open file
+        lock.release()
+    remove(path, (MARK, LOCK))
+    lock.release()
+
+
+def _in(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,239 @@
+"""What is inside attention and feed-forward, as parts of a drawing.
+
+Comes in: one kind of `config`, and the width of the residual stream. Goes out: a column of parts.
+With `assemble`, which calls it, the only file of this room that reads a config.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from pellucid.config import (
+    MLP,
+    ALiBi,
+    BucketedBias,
+    FeedForward,
+    GatedMLP,
+    LinearAttention,
+    MultiHead,
+    NeuralMemory,
+    OneAttention,
+    Positions,
+    Rotary,
+    ShawRelative,
+)
+from pellucid.drawing.elements import Arrow, Box, Column, Fork
+
+#: What links call the places where positions act on scores or values.
+SCORES = "scores"
+#: What a link calls the place where a decoder reads an encoder's states.
+KEYS = "keys"
+
+
+def attention_inside(
+    attention: OneAttention, positions: Positions, *, d_model: int, causal: bool, scores: str
+) -> Column:
+    """From the state that attention reads to what it writes.
+
+    `scores`: what links call the places where positions act on scores or values.
+    """
+    match attention:
+        case MultiHead():
+            return _multi_head(
+                attention, positions, d_model, _mask(causal, attention.window), scores
+            )
+        case LinearAttention():
+            return _linear(attention, positions, d_model, causal)
+        case NeuralMemory():
+            return _memory(attention, positions, d_model, scores)
+        case _:
+            assert_never(attention)
+
+
+def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
+    """From a decoder's state and an encoder's last ones to what the decoder gathers there."""
+    heads, kv = attention.n_heads, attention.n_kv_heads
+    d_head, d_value = attention.d_head, attention.value_width
+    to = f"{kv} x {d_head}" + ("" if d_value == d_head else f" and {kv} x {d_value}")
+    encoded = Box(name="key, value", says=(f"{d_model} -> {to} each",), key=KEYS)
+    query = _projection("query", d_model, heads, d_head)
+    score = Box(
+        name="scores",
+        says=(*_scoring(attention), "mask: every token of the other text"),
+        wide=True,
+    )
+    gathered = Box(name="weighted sum", says=("of the encoder's values",))
+    return (
+        Fork(((encoded, Arrow(to)), (Arrow(), query, Arrow(f"{heads} x {d_head}"))), outside=1),
+        score,
+        Arrow(f"{heads} x time x source"),
+        _softmax(attention),
+        Arrow(),
+        gathered,
+        Arrow(f"(batch, time, {heads} x {d_value})"),
+        _output(heads, d_value, d_model),
+        Arrow(),
+    )
+
+
+def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
+    """Widened, bent, and narrowed again."""
+    d_ff, activation = feed_forward.d_ff, feed_forward.activation
+    up = Box(name="up", says=(f"{d_model} -> {d_ff}",))
+    down = Box(name="down", says=(f"{d_ff} -> {d_model}",))
+    wide, bent = Arrow(f"(batch, time, {d_ff})"), Box(name=activation)
+    match feed_forward:
+        case MLP():
+            return (Arrow(), up, wide, bent, Arrow(), down, Arrow())
+        case GatedMLP():
+            gate = Box(name="gate", says=(f"{d_model} -> {d_ff}",))
+            fork = Fork(((Arrow(), gate, Arrow(), bent, Arrow()), (Arrow(), up, Arrow())))
+            product = Box(name="gate x up", wide=True)
+            return (fork, product, wide, down, Arrow())
+        case _:
+            assert_never(feed_forward)
+
+
+def _multi_head(
+    attention: MultiHead, positions: Positions, d_model: int, mask: str, key: str
+) -> Column:
+    heads, kv = attention.n_heads, attention.n_kv_heads
+    d_head, d_value = attention.d_head, attention.value_width
+    turned = (*_query_key_norm(attention), *_rotation(positions))
+    q = (_projection("query", d_model, heads, d_head), *turned, Arrow(f"{heads} x {d_head}"))
+    k = (_projection("key", d_model, kv, d_head), *turned, Arrow(f"{kv} x {d_head}"))
+    v = (_projection("value", d_model, kv, d_value), Arrow(f"{kv} x {d_value}"))
+    says = (*_scoring(attention), *_bias(positions), mask)
+    matched = (
+        Fork(((Arrow(), *q), (Arrow(), *k))),
+        Box(name="scores", says=says, wide=True, key=key),
+        Arrow(f"{heads} x time x time"),
+        _softmax(attention),
+        Arrow(),
+    )
+    adds = isinstance(positions, ShawRelative) and positions.values
+    gathered = Box(
+        name="weighted sum of values",
+        says=("+ that of ShawRelative's vectors",) if adds else (),
+        wide=True,
+        key=key if adds else "",
+    )
+    return (
+        Fork((matched, (Arrow(), *v))),
+        gathered,
+        Arrow(f"(batch, time, {heads} x {d_value})"),
+        _output(heads, d_value, d_model),
+        Arrow(),
+    )
+
+
+def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
+    heads, d_head = attention.n_heads, attention.d_head
+    turned = _rotation(positions)
+    features = (Arrow(), Box(name="phi", says=("elu + 1",)), *turned, Arrow(f"{heads} x {d_head}"))
+    says = ["phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k))"]
+    says += ["Rotary above the stroke alone"] if turned else []
+    says.append(f"{_mask(causal, None)}; in chunks of {attention.chunk}")
+    q, k, v = (_projection(name, d_model, heads, d_head) for name in ("query", "key", "value"))
+    value = (Arrow(), v, Arrow(f"{heads} x {d_head}"))
+    return (
+        Fork(((Arrow(), q, *features), (Arrow(), k, *features), value)),
+        Box(name="LinearAttention", says=tuple(says), wide=True),
+        Arrow(f"(batch, time, {heads} x {d_head})"),
+        _output(heads, d_head, d_model),
+        Arrow(),
+    )
+
+
+def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: str) -> Column:
+    heads, d_head = attention.n_heads, attention.d_head
+    three, shape = f"{d_model} -> {heads} x {d_head} each", Arrow(f"{heads} x {d_head}")
+    scores = (f"q k^T / sqrt({d_head})", *_bias(positions), _mask(True, attention.window))
+    window = (
+        Arrow(),
+        Box(name="query, key, value", says=(three,)),
+        *_rotation(positions),
+        Arrow(),
+        Box(name="window", says=(*scores, "softmax, sum of values"), key=key),
+        shape,
+    )
+    learns = "stays as it started" if attention.frozen else "learns while it reads"
+    says = (f"a matrix per head, {learns}, in chunks of {attention.chunk}",)
+    memory = (
+        Arrow(),
+        Box(name="query, key, value", says=(three, "q and k of length 1")),
+        Arrow(),
+        Box(name="memory", says=says),
+        Arrow(),
+        Box(name="RMSNorm", says=("over each head",)),
+        shape,
+    )
+    return (
+        Fork((window, memory)),
+        Box(name="gate", says=("(1 - g) window + g memory, g per token and head",), wide=True),
+        Arrow(f"(batch, time, {heads} x {d_head})"),
+        _output(heads, d_head, d_model),
+        Arrow(),
+    )
+
+
+def _projection(name: str, d_model: int, heads: int, width: int) -> Box:
+    return Box(name=name, says=(f"{d_model} -> {heads} x {width}",))
+
+
+def _output(heads: int, d_value: int, d_model: int) -> Box:
+    return Box(name="output", says=(f"heads joined, {heads * d_value} -> {d_model}",))
+
+
+def _query_key_norm(attention: MultiHead) -> Column:
+    if attention.qk_norm is None:
+        return ()
+    over = attention.qk_norm_over.replace("_", " ")
+    return (Arrow(), Box(name=type(attention.qk_norm).__name__, says=(f"over {over}",)))
+
+
+def _rotation(positions: Positions) -> Column:
+    if not isinstance(positions, Rotary):
+        return ()
+    says = [f"base {positions.base:g}"]
+    if positions.n_features is not None:
+        says.append(f"{positions.n_features} features")
+    if positions.scaling is not None:
+        says.append(f"{type(positions.scaling).__name__} x {positions.scaling.factor:g}")
+    return (Arrow(), Box(name="Rotary", says=tuple(says)))
+
+
+def _scoring(attention: MultiHead) -> tuple[str, ...]:
+    scale = f"/ sqrt({attention.d_head})"
+    if attention.scale is not None:
+        root = attention.scale**-2
+        whole = math.isclose(root, round(root)) and root > 1.5
+        scale = f"/ sqrt({round(root)})" if whole else f"x {attention.scale:g}"
+    says = (f"q k^T {scale}" if scale != "x 1" else "q k^T",)
+    cap = attention.soft_cap
+    return says if cap is None else (*says, f"soft cap: {cap:g} tanh(s / {cap:g})")
+
+
+def _bias(positions: Positions) -> tuple[str, ...]:
+    match positions:
+        case BucketedBias():
+            return ("+ BucketedBias",)
+        case ShawRelative():
+            return ("+ q a^T, a of ShawRelative",)
+        case ALiBi():
+            return ("+ ALiBi: -slope of the head x distance",)
+        case _:
+            return ()
+
+
+def _mask(causal: bool, window: int | None) -> str:
+    if window is not None:
+        return f"mask: {'causal' if causal else 'both ways'}, a window of {window}"
+    return "mask: causal" if causal else "mask: all tokens see all"
+
+
+def _softmax(attention: MultiHead) -> Box:
+    return Box(
+        name="softmax", says=("a trained sink per head takes its share",) if attention.sinks else ()
+    )

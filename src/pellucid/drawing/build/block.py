@@ -1,0 +1,156 @@
+"""A block with its norms and sums, as parts of a drawing.
+
+Comes in: a counted model and one of its stacks. Goes out: a frame for each kind of block. With
+`assemble`, which calls it, the only file of this room that reads a config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import assert_never
+
+from pellucid.config import (
+    Alternating,
+    DeepNorm,
+    NoPositions,
+    NoResidual,
+    OutputNorm,
+    Parallel,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+)
+from pellucid.counting.layers import AlikeLayers, NamedStack, alike
+from pellucid.drawing.build.attention import (
+    SCORES,
+    attention_inside,
+    cross_attention_inside,
+    feed_forward_inside,
+)
+from pellucid.drawing.build.counts import Counted
+from pellucid.drawing.elements import Arrow, Box, Column, Frame, Item, Sum, boxes
+
+
+def blocks(counted: Counted, named: NamedStack) -> list[Frame]:
+    """A block for each kind of attention, and which layers have it."""
+    stack = named.stack
+    kinds = alike(named)
+    frames: list[Frame] = []
+    for kind in kinds:
+        says = [_rule(stack.residual)]
+        if isinstance(stack.attention, Alternating):
+            having = [
+                n
+                for n, attention in enumerate(stack.layers, start=1)
+                if attention == kind.attention
+            ]
+            says.append(f"Alternating: {kind.name.removeprefix(named.prefix)}")
+            says.append(f"layer{'s' * (len(having) > 1)} {_numbers(having)}")
+        if stack.reparametrisation is not None:
+            says.append(f"{type(stack.reparametrisation).__name__} of every matrix")
+        if isinstance(stack.positions, NoPositions):
+            says.append("NoPositions")
+        inside = _block(counted, named, kind)
+        per_block = sum(box.parameters for box in boxes(inside))
+        frames.append(
+            Frame(
+                Box(name=f"{named.prefix}block", says=tuple(says)),
+                inside,
+                label=f"x {kind.layers}, {per_block:,} each",
+            )
+        )
+    return frames
+
+
+def _block(counted: Counted, named: NamedStack, kind: AlikeLayers) -> Column:
+    stack, prefix, d_model = named.stack, named.prefix, counted.model.d_model
+    part = counted.box(kind.name, f"attention: {type(kind.attention).__name__}")
+    inside = attention_inside(
+        kind.attention,
+        stack.positions,
+        d_model=d_model,
+        causal=named.causal,
+        scores=prefix + SCORES,
+    )
+    layers: list[Item] = [Frame(part, inside)]
+    if stack.cross_attention is not None:
+        part = counted.box("cross attention", "cross-attention: MultiHead")
+        part = replace(part, times=kind.layers)
+        layers.append(Frame(part, cross_attention_inside(stack.cross_attention, d_model)))
+    name = f"feed-forward: {type(stack.feed_forward).__name__}"
+    part = replace(counted.box(f"{prefix}feed-forward", name), times=kind.layers)
+    layers.append(Frame(part, feed_forward_inside(stack.feed_forward, d_model)))
+    norms = counted.box(f"{prefix}norms of the blocks", type(stack.norm).__name__)
+    norm = replace(norms, times=kind.layers)
+    column = (*_ruled(stack.residual, norm, layers, counted.shape), Arrow())
+    return column if isinstance(column[0], Sum) else (Arrow(), *column)
+
+
+def _ruled(rule: Residual, norm: Box, layers: Sequence[Item], shape: Arrow) -> Column:
+    """Layers one after another, or side by side, with norms and sums where the rule has them."""
+    if isinstance(rule, Parallel):
+        return (Sum(tuple((Arrow(), norm, shape, layer, shape) for layer in layers)),)
+    column: Column = ()
+    for layer in layers:
+        column += (shape, *_layer(rule, norm, layer, shape))
+    return column[1:]
+
+
+def _layer(
+    rule: PreNorm | PostNorm | OutputNorm | SandwichNorm | DeepNorm | NoResidual,
+    norm: Box,
+    layer: Item,
+    shape: Arrow,
+) -> Column:
+    match rule:
+        case PreNorm():
+            return (Sum(((Arrow(), norm, shape, layer, shape),)),)
+        case PostNorm():
+            return (Sum(((Arrow(), layer, shape),)), shape, norm)
+        case OutputNorm():
+            return (Sum(((Arrow(), layer, shape, norm, shape),)),)
+        case SandwichNorm():
+            return (Sum(((Arrow(), norm, shape, layer, shape, norm, shape),)),)
+        case DeepNorm(alpha=alpha):
+            return (Sum(((Arrow(), layer, shape),), f"x {alpha:.4g}"), shape, norm)
+        case NoResidual():
+            return (norm, shape, layer)
+        case _:
+            assert_never(rule)
+
+
+def _rule(rule: Residual) -> str:
+    match rule:
+        case PreNorm():
+            says = "x + f(norm(x))"
+        case PostNorm():
+            says = "norm(x + f(x))"
+        case OutputNorm():
+            says = "x + norm(f(x))"
+        case SandwichNorm():
+            says = "x + norm(f(norm(x)))"
+        case DeepNorm():
+            says = "norm(alpha x + f(x))"
+        case Parallel():
+            says = "x + f(norm(x)) + g(norm'(x))"
+        case NoResidual():
+            says = "f(norm(x))"
+        case _:
+            assert_never(rule)
+    return f"{type(rule).__name__}: {says}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """1, 3, 5, ..., 25 where the steps are equal; 1-5, 7-11 where they are not."""
+    if len(numbers) > 4 and len({b - a for a, b in pairwise(numbers)}) == 1:
+        return f"{', '.join(map(str, numbers[:3]))}, ..., {numbers[-1]}"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

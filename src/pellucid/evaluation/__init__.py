@@ -1,0 +1,5 @@
+"""How good a model is on held-out data. Knows no training."""
+
+from pellucid.evaluation.text import Evaluation, evaluate
+
+__all__ = ["Evaluation", "evaluate"]

@@ -1,0 +1,145 @@
+"""How well a model predicts text it was not trained on.
+
+Comes in: a model and tokens, or a run and paths. Goes out: nats per token, perplexity, bits per
+byte. It does not know training.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE
+from pellucid.data import Counts, Piped, Tally, encoded, id_type, read_pieces, windows
+from pellucid.generation import finite
+from pellucid.model import Transformer
+from pellucid.objectives import head_cross_entropy
+from pellucid.saved_runs.inference_memory import check_windows
+from pellucid.saved_runs.load import Run
+from pellucid.saved_runs.requirements import refuse_to_predict
+from pellucid.tokenizers import Tokenizer
+from pellucid.training import Precision, autocast, to_device
+
+#: e to more than this is more than float64 holds.
+_MOST_NATS = math.log(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The loss over a text: every token after the first is predicted once.
+
+    The text is cut into windows of one context, so the first tokens of a window are predicted from
+    little; a longer context can only do better. `changed_documents` counts those that do not come
+    back from their tokens as they were: lower-cased, or with other white space.
+    """
+
+    loss_nats: float
+    tokens: int
+    n_bytes: int
+    unknown_tokens: int = 0
+    changed_documents: int = 0
+
+    @property
+    def perplexity(self) -> float:
+        """e^loss: as if guessing evenly among so many tokens; infinite past float64."""
+        return math.exp(self.loss_nats) if self.loss_nats < _MOST_NATS else math.inf
+
+    @property
+    def bits_per_byte(self) -> float:
+        """All bits over all bytes: comparable across tokenizers, where `comparable` says so."""
+        return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all of the text was predicted: no token is unknown, and no document changed."""
+        return not (self.unknown_tokens or self.changed_documents)
+
+
+def evaluate_tokens(
+    model: Transformer,
+    tokens: npt.NDArray[Any],
+    *,
+    n_bytes: int,
+    precision: Precision = "float32",
+    batch_size: int = EVALUATED_AT_ONCE,
+    documents: npt.NDArray[Any] | None = None,
+) -> Evaluation:
+    """The loss of `model` over tokens end to end.
+
+    With `documents`, the places at which they begin, none is seen from another.
+    """
+    device = model.device
+    total = torch.zeros((), dtype=torch.float64)
+    cut = windows(
+        tokens,
+        context_length=model.context_length,
+        batch_size=batch_size,
+        documents=documents,
+    )
+    for batch in cut:
+        device_batch = to_device(batch, device)
+        with torch.no_grad(), autocast(device, precision):
+            losses = head_cross_entropy(model, device_batch, divisor=1.0).token_losses
+        # MPS has no float64
+        losses = losses.cpu() if device.type == "mps" else losses
+        total += losses.double().sum().cpu()
+    n = len(tokens) - 1
+    return Evaluation(float(total) / n, n, n_bytes)
+
+
+def evaluate(
+    run: Run, paths: Iterable[str], *, field: str | None = None, force: bool = False
+) -> Evaluation:
+    """The loss of a run's model over files, folders, or standard input ("-").
+
+    `field` is what holds the text of a row in a table. With `force` it reads even if more memory is
+    expected to be needed than is free.
+
+    Raises:
+        TextError: a path holds no readable text.
+        PellucidError: the model is no decoder.
+        NonFiniteError: its loss is not finite.
+    """
+    refuse_to_predict(run.model)
+    check_windows(run, force=force)
+    tokenizer = run.tokenizer
+    pieces = read_pieces(paths, field, Tally(), Piped())
+    counts, starts = Counts(), list[int]()
+    with tempfile.TemporaryFile() as file:  # the text may be larger than memory
+        for piece in encoded(pieces, tokenizer):
+            if piece.first:
+                starts.append(counts.n_tokens)
+            file.write(piece.ids.tobytes())
+            counts.add(piece, tokenizer.unknown_id)
+        file.flush()
+        tokens = np.memmap(file, dtype=id_type(tokenizer), mode="r")
+        evaluation = evaluate_tokens(
+            run.model,
+            tokens,
+            n_bytes=counts.n_bytes,
+            documents=np.asarray(starts) if run.config.training.documents_apart else None,
+        )
+    finite(torch.tensor(evaluation.loss_nats), "the losses of the text")
+    return replace(evaluation, unknown_tokens=counts.unknown, changed_documents=counts.changed)
+
+
+def prefix(
+    tokens: npt.NDArray[Any], n_bytes: int, tokenizer: Tokenizer, limit: int
+) -> tuple[npt.NDArray[Any], int]:
+    """At most `limit` tokens from the start, and how many bytes of text they are.
+
+    Where the tokenizer does not give a text back byte for byte, they are that share of all bytes.
+    """
+    if len(tokens) <= limit:
+        return tokens, n_bytes
+    part = tokens[:limit]
+    if not tokenizer.exact:  # decoded, it would not be the bytes that were read
+        return part, round(n_bytes * limit / len(tokens))
+    return part, len(tokenizer.decode(part.tolist()).encode())

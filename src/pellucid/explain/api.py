@@ -1,0 +1,86 @@
+"""The door: a run and a sentence, or a model and ids; checked, and traced.
+
+Comes in: what a user has. Goes out: a trace, or a refusal in plain words. It does not know what a
+trace holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain.sentence import Sentence, sentence_of
+from pellucid.explain.tracing import Trace
+from pellucid.model import Transformer
+from pellucid.runs import Run
+from pellucid.saved_runs.inference_memory import check_looking
+from pellucid.saved_runs.requirements import kind_of
+
+
+def trace(
+    run: Run | Transformer,
+    sentence: str | None = None,
+    *,
+    ids: Sequence[int] | Tensor | None = None,
+    target: str | None = None,
+    source_ids: Sequence[int] | Tensor | None = None,
+    force: bool = False,
+) -> Trace:
+    """What becomes of a sentence in a run, or of token ids in a bare model.
+
+    `target` and `source_ids` are for encoder-decoders: the text that the decoder reads beside a
+    sentence, and the ids that the encoder reads beside `ids`. With `force` it is traced even if
+    more memory is expected to be needed than is free; a bare model is not asked about.
+
+    Raises:
+        PellucidError: the sentence is empty, too long or unknown; ids have no row; or a model
+            was given a sentence.
+    """
+    if isinstance(run, Run) and sentence is not None and ids is None:
+        words = sentence_of(run, sentence, target)
+        longest = max(len(words.ids), len(words.source_ids or ()))
+        check_looking(run, longest, force=force)
+        return Trace(run.model, words, run=run)
+    model = run.model if isinstance(run, Run) else run
+    if ids is None:
+        raise PellucidError(
+            "a bare model has no tokenizer, so it reads no sentence: pass ids=[...], or a run, "
+            "as pellucid.load gives it"
+        )
+    token_ids = _ids(ids, model, "ids")
+    source = None if source_ids is None else _ids(source_ids, model, "source_ids")
+    if (source is None) == (kind_of(model) == "encoder-decoder"):
+        missing = "source_ids are missing" if source is None else "source_ids were given"
+        raise PellucidError(
+            f"{missing}: an encoder-decoder reads source_ids and ids, any other model ids alone"
+        )
+    whole = Sentence(
+        text="",
+        kind=kind_of(model),
+        ids=token_ids,
+        pieces=tuple(map(str, token_ids)),
+        source_ids=source,
+        source_pieces=tuple(map(str, source or ())),
+    )
+    return Trace(model, whole, run=run if isinstance(run, Run) else None)
+
+
+def _ids(ids: Sequence[int] | Tensor, model: Transformer, called: str) -> tuple[int, ...]:
+    token_ids = torch.as_tensor(ids)
+    token_ids = token_ids[0] if token_ids.ndim == 2 and len(token_ids) == 1 else token_ids
+    rows = model.token_embedding.num_embeddings
+    if token_ids.ndim != 1 or not len(token_ids) or token_ids.is_floating_point():
+        raise PellucidError(f"{called} must be the ids of one text, was {tuple(token_ids.shape)}")
+    if int(token_ids.min()) < 0 or int(token_ids.max()) >= rows:
+        raise PellucidError(
+            f"{called} must lie between 0 and {rows - 1}, the rows of the embedding"
+        )
+    if len(token_ids) > model.context_length:
+        raise PellucidError(
+            f"{called} has {len(token_ids):,} tokens, but the model reads at most "
+            f"{model.context_length:,}: pass fewer"
+        )
+    return tuple(int(token_id) for token_id in token_ids)

@@ -1,0 +1,61 @@
+"""A chapter as JSON can hold it: for `--json`, for a page, for a file.
+
+Comes in: a chapter. Goes out: plain values. Each receipt has its tree, what it comes to, and
+whether that agrees: what is told is what was computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from pellucid.explain.chapter_types import Chapter, Receipt
+from pellucid.explain.expressions import Expression, plain, value
+from pellucid.explain.receipt_text import line_of, rounded
+
+_FLOAT32 = 9
+
+
+def plain_chapter(chapter: Chapter) -> dict[str, Any]:
+    """Every field by its name; pictures have their `kind`."""
+    return {
+        "id": chapter.id,
+        "number": chapter.number,
+        "part": chapter.part,
+        "title": chapter.title,
+        "sentence": chapter.sentence,
+        "pictures": [asdict(picture) for picture in chapter.pictures],
+        "receipts": [plain_receipt(receipt) for receipt in chapter.receipts],
+        "notes": list(chapter.notes),
+    }
+
+
+def plain_receipt(receipt: Receipt) -> dict[str, Any]:
+    """Its fields, the tree as `expressions.plain` has it, and what comes of that very tree."""
+    plain_fields = {
+        field.name: getattr(receipt, field.name)
+        for field in fields(receipt)
+        if field.name != "expression"
+    }
+    receipt = replace(receipt, expression=_round_operands(receipt))
+    line = line_of(receipt)
+    return plain_fields | {
+        "expression": plain(receipt.expression),
+        "spelled": line.operands,
+        "shown": {"recomputed": line.result, "model": line.model, "digits": line.digits},
+        "recomputed": receipt.recomputed,
+        "difference": receipt.recomputed - receipt.model,
+        "allowed": receipt.allowed,
+        "agrees": receipt.agrees,
+    }
+
+
+def _round_operands(receipt: Receipt) -> Expression:
+    """Operands in nine digits, which tell any two float32 apart; all, where the result needs them.
+
+    A difference of two nearly equal losses does; so does a model in float64.
+    """
+    short = rounded(receipt.expression, _FLOAT32)
+    moved = abs(value(short) - receipt.recomputed)
+    exact = receipt.dtype == "float64" or moved > receipt.allowed / 100
+    return receipt.expression if exact else short

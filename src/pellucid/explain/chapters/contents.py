@@ -1,0 +1,215 @@
+"""The list of chapters, in the order of the story.
+
+Comes in: a chapter's name, a trace, a place. Goes out: the chapter. Adding one is a file of its own
+and a row here; its number is its place in the list.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pellucid.errors import PellucidError
+from pellucid.explain.chapter_types import Chapter, Part, Place
+from pellucid.explain.chapters import (
+    after_update,
+    backward,
+    compare,
+    embedding,
+    feed_forward,
+    film,
+    finite_difference,
+    gradients,
+    head_gradient,
+    heads,
+    lens,
+    local_gradients,
+    loss,
+    norm,
+    positions,
+    probabilities,
+    qkv,
+    residual,
+    scores,
+    softmax,
+    tokens,
+    update,
+)
+from pellucid.explain.tracing import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A chapter: its name, its title and part of the story, what it is about, what builds it.
+
+    `walks` says that it takes the way back through all layers, which of a large model is done when
+    it is asked for. `once` says that a file holds it at one place alone, and `axes` what of a place
+    it is about where that cannot be seen from a few places. `against` sets two traces side by side.
+    """
+
+    id: str
+    title: str
+    part: Part
+    about: str
+    build: Callable[[Trace, Place], Chapter]
+    walks: bool = False
+    once: bool = False
+    axes: tuple[str, ...] = ()
+    against: Callable[[Trace, Trace, Place], Chapter] | None = None
+
+
+_WEIGHT = ("weight", "row", "column")
+
+CHAPTERS: tuple[Entry, ...] = (
+    Entry("tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build),
+    Entry(
+        "embedding",
+        "Embedding",
+        "forward",
+        "a row of numbers for each token, and its neighbours",
+        embedding.build,
+    ),
+    Entry(
+        "positions",
+        "Positions",
+        "forward",
+        "how the model knows where a token stands",
+        positions.build,
+    ),
+    Entry("norm", "Norm", "forward", "features brought to a common scale", norm.build),
+    Entry(
+        "qkv", "Queries, keys, values", "forward", "queries, keys and values of a head", qkv.build
+    ),
+    Entry("scores", "Scores", "forward", "how well a query matches each key", scores.build),
+    Entry(
+        "softmax", "Softmax", "forward", "scores become shares; what the head finds", softmax.build
+    ),
+    Entry("heads", "Heads", "forward", "all heads at once, by where they look", heads.build),
+    Entry(
+        "residual",
+        "Residual stream",
+        "forward",
+        "what each part adds to one prediction",
+        residual.build,
+    ),
+    Entry(
+        "feed-forward",
+        "Feed-forward",
+        "forward",
+        "the units that speak for a token",
+        feed_forward.build,
+    ),
+    Entry("lens", "Logit lens", "forward", "what would be predicted after each layer", lens.build),
+    Entry(
+        "probabilities",
+        "Probabilities",
+        "forward",
+        "logits, probabilities, and how a token is drawn",
+        probabilities.build,
+    ),
+    Entry("loss", "Loss", "forward", "what each token cost", loss.build),
+    Entry(
+        "backward",
+        "Backward",
+        "backward",
+        "p - y: where every gradient begins",
+        backward.build,
+    ),
+    Entry(
+        "head-gradient",
+        "The head's gradient",
+        "backward",
+        "the head's own gradient, and both ways of a tied table",
+        head_gradient.build,
+        walks=True,
+    ),
+    Entry(
+        "gradients",
+        "Gradients",
+        "backward",
+        "how far the loss reaches back, by layer and matrix",
+        gradients.build,
+        walks=True,
+    ),
+    Entry(
+        "rules",
+        "Local rules",
+        "backward",
+        "how a gradient passes a softmax, a sum, a norm",
+        local_gradients.build,
+        walks=True,
+    ),
+    Entry(
+        "nudge",
+        "Nudge",
+        "backward",
+        "a weight moved a little: is its gradient true?",
+        finite_difference.build,
+        walks=True,
+        once=True,
+        axes=("stack", "layer", *_WEIGHT),
+    ),
+    Entry(
+        "update",
+        "Update",
+        "update",
+        "the optimiser's step on one weight, number by number",
+        update.build,
+        walks=True,
+        axes=_WEIGHT,
+    ),
+    Entry(
+        "after-update",
+        "After the step",
+        "update",
+        "one step on a copy, and the sentence again",
+        after_update.build,
+        walks=True,
+        once=True,
+        axes=("stack", "token"),
+    ),
+    Entry(
+        "over-time",
+        "Over time",
+        "over time",
+        "the sentence while the model was trained",
+        film.build,
+    ),
+    Entry(
+        "compare",
+        "Compare",
+        "compare",
+        "another checkpoint, model or sentence beside it",
+        compare.alone,
+        against=compare.build,
+    ),
+)
+
+
+def find(name: str) -> Entry:
+    """The chapter of that name.
+
+    Raises:
+        PellucidError: there is none; the message lists those there are.
+    """
+    for entry in CHAPTERS:
+        if entry.id == name:
+            return entry
+    names = [entry.id for entry in CHAPTERS]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}" if near else ""
+    raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
+
+
+def tell(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
+    """One chapter at a place; `versus` is what it is compared with, where it compares.
+
+    Raises:
+        PellucidError: there is no such chapter, or the place is not in the trace.
+    """
+    entry = find(name)
+    number = 1 + CHAPTERS.index(entry)
+    if versus is not None and entry.against is not None:
+        return replace(entry.against(trace, versus, place), number=number)
+    return replace(entry.build(trace, place), number=number)

@@ -1,0 +1,184 @@
+"""Over time: what a sentence looked like inside while the model was trained.
+
+Comes in: a trace, a place. Goes out: a chapter. Its numbers are those of the film, taken from the
+weights as they were; of the trace it is the sentence and the place.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from torch import Tensor
+
+from pellucid.explain.addresses import letter_of
+from pellucid.explain.chapter_types import Chapter, Film, Frames, Picture, Place, Receipt
+from pellucid.explain.chapters.target_token import mask_or
+from pellucid.explain.films.capture import SIDE, Snapshot, pooled
+from pellucid.explain.films.source import filmed, footage
+from pellucid.explain.films.store import Film as Footage
+from pellucid.explain.receipts.film import film_receipt
+from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.selection import Chosen, settled
+from pellucid.explain.tracing import Trace
+from pellucid.saved_runs.folder import is_published
+from pellucid.typed import to_list
+
+#: Curves and layers that are shown, at most.
+_CURVES, _LAYERS = 64, 16
+#: Bytes of all maps together: what is played has come at once.
+_BYTES = 56_000
+
+_chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
+    chosen = settled(trace, place)
+    if trace.run is None or not trace.sentence.text:
+        return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
+    if trace.sentence.kind == "encoder-decoder":
+        return _chapter(
+            sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
+            "another text in each snapshot."
+        )
+    film = footage(trace.run, trace.sentence)
+    if film.ids != trace.sentence.ids:
+        return _chapter(
+            sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
+            "not the one that it was filmed with."
+        )
+    if len(film.snapshots) < 2:
+        return _chapter(sentence=_how_to(trace, film), notes=film.problems)
+    token = mask_or(trace, chosen.token)
+    pictures: list[Picture] = [_film(trace, film, token)]
+    frames = _frames(trace, film, chosen)
+    pictures += [] if frames is None else [frames]
+    notes = [*film.problems]
+    if frames is None:
+        notes.append(f"layer {chosen.layer} has no map of weights")
+    if trace.scales:
+        notes.append("the film is of the model as it was trained: no head is scaled in it")
+    if film.made_of.endswith("checkpoints"):
+        notes.append(f"for more moments, film it: {_command(trace)}")
+    return _chapter(
+        sentence=_story(trace, film, token),
+        notes=tuple(notes),
+        pictures=tuple(pictures),
+        receipts=_receipts(trace, film, token),
+    )
+
+
+def _story(trace: Trace, film: Footage, token: int) -> str:
+    first, last = film.snapshots[0], film.snapshots[-1]
+    text = f"{film.made_of[0].upper()}{film.made_of[1:]}, from update {first.step:,} to "
+    text += f"{last.step:,}"
+    if first.loss is None or last.loss is None:
+        return f"{text}: what the model expected in this sentence, and where it looked."
+    came = min(token, len(trace.ids) - 2)
+    word = piece(trace, int(trace.ids[came + 1]))
+    p = [math.exp(-float(snapshot.tensors["surprisal"][came])) for snapshot in (first, last)]
+    return (
+        f"{text}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
+        f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
+    )
+
+
+def _how_to(trace: Trace, film: Footage) -> str:
+    assert trace.run is not None
+    if is_published(trace.run.folder):
+        return (
+            "A published model holds no snapshots of its training. Film a run of your own: "
+            f"{_command(trace)}."
+        )
+    sentences = filmed(trace.run)
+    listed = ", ".join(map(repr, sentences[:5]))
+    also = f" It has films of {listed}." if sentences else ""
+    available = "one readable snapshot" if film.snapshots else "no film of this sentence"
+    return (
+        f"This run has {available} and fewer than two checkpoints: there is nothing to set side by "
+        f"side.{also} To film it from the first update on: {_command(trace)}."
+    )
+
+
+def _command(trace: Trace) -> str:
+    text = trace.sentence.text
+    return f'pellucid train ... --film "{text if len(text) < 60 else "SENTENCE"}"'
+
+
+def _film(trace: Trace, film: Footage, token: int) -> Film:
+    shots = film.snapshots
+    pieces = trace.pieces(trace.side)
+    names: tuple[str, ...] = ()
+    curves: tuple[tuple[float, ...], ...] = ()
+    chosen, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
+    if losses:
+        came = min(token, len(trace.ids) - 2)
+        first = max(0, min(came - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
+        places = range(first, min(first + _CURVES, len(trace.ids) - 1))
+        names = tuple(pieces[place + 1] for place in places)
+        p = [to_list((-shot.tensors["surprisal"].double()).exp()) for shot in shots]
+        curves = tuple(tuple(curve[place] for curve in p) for place in places)
+        chosen = came - first
+    layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
+    return Film(
+        title=f"behind {pieces[token]!r} ({token})",
+        steps=tuple(shot.step for shot in shots),
+        names=names,
+        curves=curves,
+        chosen=chosen,
+        losses=losses,
+        layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
+        rungs=tuple(tuple(_rung(trace, shot, n, token) for n in layers) for shot in shots),
+    )
+
+
+def _layers(norms: Tensor) -> list[int]:
+    """All layers, or some at even distances, the first and the last with them."""
+    count = len(norms)
+    if count <= _LAYERS:
+        return list(range(count))
+    return sorted({round(n * (count - 1) / (_LAYERS - 1)) for n in range(_LAYERS)})
+
+
+def _rung(
+    trace: Trace, shot: Snapshot, layer: int, token: int
+) -> tuple[str, float | None, float | None, float]:
+    tensors = shot.tensors
+    norm = float(tensors[f"{trace.side}.norms"][layer, token])
+    if "words" not in tensors:
+        return "", None, None, norm
+    word = piece(trace, int(tensors["words"][layer, token, 0]))
+    targets = tensors.get("targets")
+    came = targets is not None and token < targets.shape[1]
+    target = float(targets[layer, token]) if targets is not None and came else None
+    return word, float(tensors["shares"][layer, token, 0]), target, norm
+
+
+def _frames(trace: Trace, film: Footage, chosen: Chosen) -> Frames | None:
+    name = f"{letter_of(chosen.side)}{chosen.layer}.weights"
+    shots = film.snapshots
+    if name not in shots[0].tensors or chosen.cross:
+        return None
+    maps = [shot.tensors[name][chosen.head] for shot in shots]
+    pooled_maps = [pooled(shades[None], math.isqrt(_BYTES // len(shots))) for shades in maps]
+    pieces = trace.pieces(chosen.side)
+    patch = max(1, -(-len(pieces) // SIDE)) * pooled_maps[0][1]
+    return Frames(
+        title=f"weights of {chosen.head_name}: queries down, keys across",
+        steps=tuple(shot.step for shot in shots),
+        rows=pieces[::patch],
+        columns=pieces[::patch],
+        frames=tuple(tuple(map(tuple, to_list(frame[0]))) for frame, _ in pooled_maps),
+        pooled="" if patch == 1 else f"pooled: each cell is the largest of {patch} x {patch}",
+        patch=patch,
+    )
+
+
+def _receipts(trace: Trace, film: Footage, token: int) -> tuple[Receipt, ...]:
+    """The film against the weights that are open, where they are of the same update."""
+    assert trace.run is not None
+    current = [s for s in film.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
+    if not current or trace.scales or "surprisal" not in current[0].tensors:
+        return ()
+    return (film_receipt(trace, current[0], min(token, len(trace.ids) - 2)),)

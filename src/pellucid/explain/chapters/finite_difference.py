@@ -1,0 +1,108 @@
+"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient.
+
+Comes in: a trace, a weight. Goes out: a chapter.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pellucid.explain import finite_difference
+from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Receipt, Table
+from pellucid.explain.chapters.backward import nothing
+from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.gradients import is_large
+from pellucid.explain.receipts.gradients import weight_gradient_receipt
+from pellucid.explain.receipts.optimiser_step import nudge_receipt
+from pellucid.explain.selection import ChosenWeight, settled, weight_at
+from pellucid.explain.tracing import Trace
+from pellucid.typed import to_list
+
+_EACH_WAY = 4
+_N_LARGEST = 8
+
+
+def build(trace: Trace, place: Place) -> Chapter:
+    """The measured slope beside the gradient; the loss along the weight; the largest gradients."""
+    why = no_loss(trace)
+    if why is not None:
+        return nothing("nudge", why)
+    weight, chosen = weight_at(trace, place), settled(trace, place)
+    gradient, step = float(trace[weight.at(".grad")]), finite_difference.step_of(trace, weight)
+    below, unmoved, above = finite_difference.losses(trace, weight, (-step, 0.0, step))
+    receipts: list[Receipt] = [nudge_receipt(trace, weight, below, above, step)]
+    local = weight_gradient_receipt(trace, chosen, weight)
+    if local is not None:
+        receipts.append(local)
+    pictures: list[Picture] = [
+        _table(trace, weight, (below, unmoved, above), (gradient, step)),
+        _largest(trace, weight),
+    ]
+    if not is_large(trace):
+        pictures.insert(1, _along(trace, weight, unmoved, gradient))
+    digits = str(finite_difference.precision(trace)).removeprefix("torch.")
+    return Chapter(
+        id="nudge",
+        number=18,
+        part="backward",
+        title="Nudge",
+        sentence=f"The gradient says that moving {weight.at()} by h changes the loss by "
+        f"{gradient:.4g} h. So move it, by {step:.2g} up and down, and look: the loss changes by "
+        f"{(above - below) / (2 * step):.4g} h.",
+        pictures=tuple(pictures),
+        receipts=tuple(receipts),
+        notes=(
+            f"the losses are computed in {digits}; a difference of two losses is no exact slope, "
+            "and the tolerance says how exact it can be",
+        ),
+    )
+
+
+def _table(
+    trace: Trace,
+    weight: ChosenWeight,
+    losses: tuple[float, float, float],
+    slope: tuple[float, float],
+) -> Table:
+    w, (gradient, step) = float(trace[weight.at()]), slope
+    rows: list[tuple[str | float | int, ...]] = []
+    for name, move, loss in zip(("w - h", "w", "w + h"), (-step, 0.0, step), losses, strict=True):
+        rows.append(
+            (name, f"{w + move:.9f}", f"{loss:.12f}", f"{losses[1] + gradient * move:.12f}")
+        )
+    return Table(
+        title=f"{weight.at()}, moved by {step:.9g}",
+        columns=("", "weight", "loss, measured", "loss by the gradient"),
+        rows=tuple(rows),
+    )
+
+
+def _along(trace: Trace, weight: ChosenWeight, unmoved_loss: float, gradient: float) -> Lines:
+    """The loss for larger moves, where it bends away from the straight line."""
+    size = float(trace[weight.name].double().square().mean().sqrt())
+    moves = [size * 2 * n / _EACH_WAY for n in range(-_EACH_WAY, _EACH_WAY + 1)]
+    changed = [loss - unmoved_loss for loss in finite_difference.losses(trace, weight, moves)]
+    return Lines(
+        title="what the loss changes by as this weight alone moves, and by its gradient",
+        names=("measured", "by the gradient"),
+        x=tuple(moves),
+        series=(tuple(changed), tuple(gradient * move for move in moves)),
+        x_unit="move",
+        unit="nats",
+    )
+
+
+def _largest(trace: Trace, weight: ChosenWeight) -> Table:
+    """Where in the matrix the gradient is largest: weights worth choosing."""
+    gradient, values = trace[f"{weight.name}.grad"], trace[weight.name]
+    order = gradient.abs().flatten().topk(min(_N_LARGEST, gradient.numel())).indices
+    rows: list[tuple[str | float | int, ...]] = []
+    for place in to_list(torch.stack(torch.unravel_index(order, gradient.shape), -1)):
+        at = tuple(place)
+        rows.append((*at, float(values[at]), float(gradient[at])))
+    where = ("row", "column")[: gradient.ndim]
+    return Table(
+        title=f"the largest gradients of {weight.name}",
+        columns=(*where, "weight", "gradient"),
+        rows=tuple(rows),
+    )

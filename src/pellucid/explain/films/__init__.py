@@ -1,0 +1,1 @@
+"""A sentence over a training: recorded, kept on disk and read back."""

@@ -1,0 +1,105 @@
+"""What a sentence looks like inside a model at one moment, in few bytes.
+
+Comes in: a trace. Goes out: a `Snapshot`: maps of attention in 256 shades, the likeliest words
+after each layer, probabilities of what came, lengths of the residual stream. It does not know when
+it is taken, nor where it is kept.
+
+In bytes, for n layers of h heads and t tokens: n h t^2 for the maps, and 4 (n + 1) t (2 k + 2) for
+all else, k words a layer and token. Maps of more than `SIDE` tokens are pooled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pellucid.explain.addresses import letter_of
+from pellucid.explain.outputs import wide
+from pellucid.explain.tracing import Trace
+
+#: Rows and columns of a map, at most.
+SIDE = 48
+#: Words that are kept of each layer at each token.
+WORDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A sentence inside a model after `step` updates.
+
+    Shapes:
+        tensors["L0.weights"]: (heads, queries, keys) uint8, 255 for all of the attention.
+        tensors["decoder.norms"], tensors["encoder.norms"]: (layers + 1, time) float32, lengths of
+            the residual stream.
+        tensors["words"], tensors["shares"]: (layers + 1, time, WORDS) int32 and float32, the
+            likeliest after each layer, the final norm and the head applied.
+        tensors["targets"]: (layers + 1, time - 1) float32, p of the token that came.
+        tensors["surprisal"]: (time - 1,) float32, in nats.
+
+    What a model does not have is left out.
+    """
+
+    step: int
+    tensors: dict[str, Tensor]
+
+    @property
+    def loss(self) -> float | None:
+        """The mean surprisal, in nats."""
+        surprisal = self.tensors.get("surprisal")
+        return None if surprisal is None else float(surprisal.double().mean())
+
+
+@torch.no_grad()
+def snapshot_of(trace: Trace, step: int) -> Snapshot:
+    """What the trace's sentence looks like inside."""
+    tensors: dict[str, Tensor] = {}
+    for side in trace.sides:
+        states = trace.passed(side).states
+        tensors[f"{side}.norms"] = torch.stack(
+            [s[0].float().square().sum(-1).sqrt() for s in states]
+        )
+        for layer in range(trace.n_layers(side)):
+            look = trace.layer(side, layer).looks.get("")
+            if look is not None:
+                at = f"{letter_of(side)}{layer}"
+                heads = [trace[f"{at}.H{head}.weights"] for head in range(look.n_heads)]
+                tensors[f"{at}.weights"] = _shades(torch.stack(heads))
+    if trace.model.has_head:
+        tensors |= _ladder(trace)
+    if "surprisal" in trace.addresses():
+        tensors["surprisal"] = trace["surprisal"].float()
+    return Snapshot(step=step, tensors={name: t.cpu().contiguous() for name, t in tensors.items()})
+
+
+def pooled(maps: Tensor, side: int) -> tuple[Tensor, int]:
+    """(..., rows, columns) of at most `side` each, the largest of each patch; and its size."""
+    patch = -(-max(maps.shape[-2:]) // side)
+    if patch <= 1:
+        return maps, 1
+    return F.max_pool2d(maps.float(), patch, ceil_mode=True).to(maps.dtype), patch
+
+
+def _shades(weights: Tensor) -> Tensor:
+    small, _ = pooled(weights.float(), SIDE)
+    return (small.nan_to_num().clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _ladder(trace: Trace) -> dict[str, Tensor]:
+    """One layer at a time: every cell is a whole distribution."""
+    model, passed = trace.model, trace.passed(trace.side)
+    words: list[Tensor] = []
+    shares: list[Tensor] = []
+    targets: list[Tensor] = []
+    for state in passed.states:
+        hidden = model.readable(passed.stack.final_norm(state))[0]
+        p = torch.softmax(wide(model.logits(hidden)), dim=-1)
+        best = p.topk(min(WORDS, p.shape[-1]))
+        words.append(best.indices.int())
+        shares.append(best.values.float())
+        if trace.predicts:
+            targets.append(p[:-1].gather(1, trace.ids[1:, None])[:, 0].float())
+    tensors = {"words": torch.stack(words), "shares": torch.stack(shares)}
+    return tensors | ({"targets": torch.stack(targets)} if targets else {})

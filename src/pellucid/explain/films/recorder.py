@@ -1,0 +1,115 @@
+"""Filming a training: snapshots of what sentences look like inside, from the first update on.
+
+Comes in: sentences; then a job and its events, as `runs` hands them to watchers. Goes out: films in
+the run's folder. It does not know how they are shown.
+
+A film changes nothing of the training: a snapshot is a forward pass in evaluation mode without
+gradients, from which nothing is drawn at random, and weights are read as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from pellucid.errors import PellucidError
+from pellucid.explain.films.capture import snapshot_of
+from pellucid.explain.films.store import Reel, reels
+from pellucid.explain.sentence import Sentence, sentence_of
+from pellucid.explain.tracing import Trace
+from pellucid.model import Transformer
+from pellucid.runs import Run, RunFolder
+from pellucid.saved_runs.load import read_config
+from pellucid.saved_runs.requirements import kind_of
+from pellucid.tokenizers import Tokenizer
+from pellucid.training import Event, Guard, Job, Observer, Watcher, events
+from pellucid.typed import eagerly
+
+#: Snapshots at even distances; those at powers of two before them make it 64 at most, however long
+#: the run (to 2^25 updates between two of them).
+EVENLY = 36
+
+
+def film(*sentences: str) -> Watcher:
+    """What `pellucid.train(..., watchers=[...])` takes to film sentences while it trains.
+
+    A run that is resumed goes on with the films that it has, whatever is named.
+
+    Raises:
+        PellucidError: a sentence is empty. While the run starts: one does not fit the model.
+    """
+    for sentence in sentences:
+        if not sentence.strip():
+            raise PellucidError("the sentence to film is empty: write a few words")
+
+    def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
+        del tell  # a film is looked at afterwards
+        return _filmed(job, sentences)
+
+    return look_into
+
+
+def is_due(step: int, total: int) -> bool:
+    """Whether a snapshot is taken after so many updates: 0, 1, 2, 4, 8, ... and then evenly."""
+    apart = max(1, -(-total // EVENLY))
+    early = step < apart and step & (step - 1) == 0
+    return early or step % apart == 0 or step == total
+
+
+@contextmanager
+def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
+    open_reels: list[tuple[Reel, Sentence]] = []
+    guard = Guard()
+
+    def shoot(step: int) -> None:
+        for reel, sentence in open_reels:
+            if not reel.file(step).is_file():
+                # hooks within a compiled block are heard only when it runs uncompiled
+                with eagerly():
+                    reel.add(snapshot_of(Trace(job.model, sentence), step))
+
+    def observe(event: Event) -> None:
+        match event:
+            case events.Started() | events.Resumed():
+                folder = RunFolder(Path(event.folder))
+                open_reels[:] = _begun(folder, job.model, sentences, event.step)
+                if is_due(event.step, job.plan.total_steps):
+                    guard("the film", shoot, event.step)
+            case events.StepFinished() if is_due(event.step, job.plan.total_steps):
+                guard("the film", shoot, event.step)
+            case _:
+                pass
+
+    yield observe
+
+
+def _begun(
+    folder: RunFolder, model: Transformer, sentences: Sequence[str], step: int
+) -> list[tuple[Reel, Sentence]]:
+    """The films that are there and those that are new, as they were after `step` updates."""
+    reels_by_text = dict(reels(folder)) | {
+        sentence: Reel(folder, sentence) for sentence in sentences
+    }
+    if not reels_by_text:
+        return []
+    tokenizer = Tokenizer.load(folder.tokenizer)
+    run = Run(model, tokenizer, read_config(folder), folder.path, folder.path)
+    begun: list[tuple[Reel, Sentence]] = []
+    try:
+        if kind_of(model) == "encoder-decoder":
+            raise PellucidError(
+                "of an encoder-decoder no film is made: what its decoder reads would be another "
+                "text in each snapshot"
+            )
+        for text, reel in reels_by_text.items():
+            sentence = sentence_of(run, text)
+            reel.begin(sentence)
+            reel.cut_after(step)
+            begun.append((reel, sentence))
+    except PellucidError as error:
+        raise PellucidError(
+            f"--film: {error}. Nothing is lost: train on without it with pellucid train --resume "
+            f"{folder.path}, or with another --film"
+        ) from None
+    return begun

@@ -1,0 +1,70 @@
+"""What there is to see of a sentence over a training: its film, else the run's checkpoints.
+
+Comes in: a run and a sentence. Goes out: a `Film`; of a film no weight is read. It does not know
+how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from pellucid import runs
+from pellucid.errors import PellucidError
+from pellucid.explain.api import trace
+from pellucid.explain.films.capture import Snapshot, snapshot_of
+from pellucid.explain.films.store import Film, Reel, has_film, reels
+from pellucid.explain.sentence import Sentence
+from pellucid.runs import Run, RunFolder
+from pellucid.saved_runs.folder import is_published
+
+#: Films made of checkpoints, the last few: each took a model to load for each of its snapshots.
+_CACHE_SIZE = 4
+_cached_films: OrderedDict[tuple[object, ...], Film] = OrderedDict()
+
+
+def footage(run: Run, sentence: Sentence) -> Film:
+    """The film of a sentence; of a run without one, what its checkpoints show.
+
+    Raises:
+        RunError: there is a film, and it is damaged beyond reading; says what to do.
+    """
+    nothing = Film(sentence=sentence.text, ids=sentence.ids, snapshots=(), made_of="nothing")
+    if is_published(run.folder):
+        return nothing
+    folder = RunFolder(run.folder)
+    if has_film(folder, sentence.text):
+        return Reel(folder, sentence.text).read()
+    steps = folder.shelf.steps()
+    if len(steps) < 2:
+        return nothing
+    key = (str(folder.path), sentence.text, sentence.ids, *steps)
+    if key not in _cached_films:
+        _cached_films[key] = _developed(folder, sentence, steps)
+        while len(_cached_films) > _CACHE_SIZE:
+            _cached_films.popitem(last=False)
+    return _cached_films[key]
+
+
+def filmed(run: Run) -> list[str]:
+    """The sentences of which a run has a film."""
+    return [sentence for sentence, _ in reels(RunFolder(run.folder))]
+
+
+def _developed(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
+    """A snapshot from each checkpoint; one that is damaged is said."""
+    snapshots: list[Snapshot] = []
+    problems: list[str] = []
+    for step in steps:
+        try:
+            run = runs.load(folder.shelf.path(step))
+        except PellucidError as error:
+            problems.append(str(error))
+            continue
+        snapshots.append(snapshot_of(trace(run, sentence.text), step))
+    return Film(
+        sentence=sentence.text,
+        ids=sentence.ids,
+        snapshots=tuple(snapshots),
+        made_of=f"{len(snapshots)} saved checkpoints",
+        problems=tuple(problems),
+    )

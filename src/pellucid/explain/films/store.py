@@ -1,0 +1,163 @@
+"""Films on disk: a folder for each sentence, a file for each snapshot, whole or not there.
+
+    films/9f86d081884c/film.json     the sentence, its ids and pieces
+    films/9f86d081884c/step-64.shot  SHA-256 of what follows, and that: safetensors
+
+Comes in: snapshots, or a run's folder. Goes out: files, and back as a `Film`. A file is written
+beside its place and renamed, so that a killed process loses the snapshot it was writing and no
+other; a bit that flipped later is noticed, and the snapshots beside it are whole. Nothing is ever
+unpickled. It does not know what a snapshot shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+
+from pellucid import reader
+from pellucid.checkpoints import write_bytes, write_text
+from pellucid.disk import remove_file
+from pellucid.errors import PellucidError, RunError
+from pellucid.explain.films.capture import Snapshot
+from pellucid.explain.sentence import Sentence
+from pellucid.json_text import json_text
+from pellucid.runs import RunFolder
+
+FORMAT = 1
+_ABOUT = "film.json"
+_SHOT = re.compile(r"step-(\d+)\.shot")
+_DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """Snapshots of one sentence, in the order of the updates.
+
+    `made_of` says in words what they are from; `problems` what of it could not be read, and what
+    to do.
+    """
+
+    sentence: str
+    ids: tuple[int, ...]
+    snapshots: tuple[Snapshot, ...]
+    made_of: str
+    problems: tuple[str, ...] = ()
+
+
+class Reel:
+    """The film of one sentence in a run's folder, as it is written."""
+
+    def __init__(self, run: RunFolder, sentence: str) -> None:
+        name = hashlib.sha256(sentence.encode()).hexdigest()[:12]
+        self.folder = run.films / name
+
+    def begin(self, sentence: Sentence) -> None:
+        """There is a film from here on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = {"format": FORMAT, "sentence": sentence.text, "ids": sentence.ids}
+        write_text(self.folder / _ABOUT, json_text(about, ensure_ascii=False, indent=1) + "\n")
+
+    def steps(self) -> list[int]:
+        """The updates after which a snapshot was taken, in order."""
+        matches = (_SHOT.fullmatch(file.name) for file in self.folder.glob("*.shot"))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def file(self, step: int) -> Path:
+        """Where a snapshot lies."""
+        return self.folder / f"step-{step}.shot"
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Put a snapshot there, all at once; one of the same update is replaced."""
+        content = safetensors.torch.save(snapshot.tensors)
+        write_bytes(self.file(snapshot.step), hashlib.sha256(content).digest() + content)
+
+    def cut_after(self, step: int) -> None:
+        """Drop what came after `step`: a run that goes on from there takes it again."""
+        for later in self.steps():
+            if later > step and self._body(later) is not None:
+                remove_file(self.file(later))
+
+    def snapshot(self, step: int) -> Snapshot:
+        """One snapshot, checked.
+
+        Raises:
+            RunError: the file is damaged; says which, and what to do.
+        """
+        file = self.file(step)
+        try:
+            body = self._body(step)
+            if body is None:
+                raise ValueError("its checksum is another one")
+            return Snapshot(step=step, tensors=reader.parse_tensors(body, file.name))
+        except (ValueError, PellucidError) as error:
+            raise RunError(
+                f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
+                "where it is whole, or delete it, and the film goes on without it"
+            ) from None
+
+    def _body(self, step: int) -> bytes | None:
+        """What a file of ours holds; None if its checksum is another one."""
+        content = reader.read_bytes(self.file(step), limit=reader.LARGE)
+        digest, body = content[:_DIGEST], content[_DIGEST:]
+        return body if hashlib.sha256(body).digest() == digest else None
+
+    def read(self) -> Film:
+        """All of it.
+
+        Raises:
+            RunError: it is damaged beyond reading; says what to do.
+        """
+        about = self.folder / _ABOUT
+        try:
+            table = reader.read_json_table(about)
+            if table["format"] != FORMAT:
+                raise RunError(
+                    f"{about} has format {table['format']}, and this pellucid reads {FORMAT}: use "
+                    f"the version that wrote it, or move {self.folder} away to look at checkpoints"
+                )
+            sentence, ids = str(table["sentence"]), tuple(map(int, table["ids"]))
+        except (ValueError, KeyError, TypeError, PellucidError) as error:
+            raise self._beyond(f"{about.name} says nothing that can be read ({error})") from None
+        snapshots: list[Snapshot] = []
+        problems: list[str] = []
+        for step in self.steps():
+            try:
+                snapshots.append(self.snapshot(step))
+            except RunError as error:
+                problems.append(str(error))
+        if problems and not snapshots:
+            raise self._beyond("none of its snapshots is whole")
+        return Film(
+            sentence=sentence,
+            ids=ids,
+            snapshots=tuple(snapshots),
+            made_of=f"{len(snapshots)} snapshots, taken while it trained",
+            problems=tuple(problems),
+        )
+
+    def _beyond(self, why: str) -> RunError:
+        return RunError(
+            f"the film in {self.folder} is damaged: {why}; copy the folder again from where it is "
+            "whole, or move it away, and the run's checkpoints are shown instead"
+        )
+
+
+def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:
+    """The films of a run that say their sentence, with it."""
+    for about in sorted(run.films.glob(f"*/{_ABOUT}")):
+        try:
+            sentence = str(reader.read_json_table(about)["sentence"])
+        except (KeyError, PellucidError):
+            continue  # said when somebody asks for it
+        yield sentence, Reel(run, sentence)
+
+
+def has_film(run: RunFolder, sentence: str) -> bool:
+    """Whether there is a film of a sentence, whole or not."""
+    return Reel(run, sentence).folder.is_dir()

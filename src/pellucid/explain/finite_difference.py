@@ -1,0 +1,70 @@
+"""One weight, moved a little both ways: what the loss does, beside what its gradient says.
+
+Comes in: a trace, a weight. Goes out: losses. It asks no gradient.
+
+A model of up to fifty million weights is copied in float64, so that rounding does not hide a small
+difference; a larger one is read in its own numbers, with one matrix exchanged for the while.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from pellucid.explain.gradients import is_large
+from pellucid.explain.outputs import wide
+from pellucid.explain.selection import ChosenWeight
+
+if TYPE_CHECKING:
+    from pellucid.explain.tracing import Trace
+
+
+def precision(trace: Trace) -> torch.dtype:
+    """In which numbers the losses are computed."""
+    return wide(trace["logits"][:1]).dtype if is_large(trace) else torch.float64
+
+
+def step_of(trace: Trace, weight: ChosenWeight) -> float:
+    """How far to move: the cube root of the rounding, by the size of the weight.
+
+    Source:
+        Press et al. 2007, "Numerical Recipes", section 5.7, eq. 5.7.8 (central differences).
+    """
+    size = abs(float(trace[weight.at()]))
+    return float(torch.finfo(precision(trace)).eps ** (1 / 3) * max(1.0, size))
+
+
+@torch.no_grad()
+def losses(trace: Trace, weight: ChosenWeight, moves: Sequence[float]) -> list[float]:
+    """The sentence's loss with the weight moved by each of `moves`; the model is left alone."""
+    model = trace.model if is_large(trace) else copy.deepcopy(trace.model).double()
+    whole = _Priced(model, trace)
+    matrix = dict(model.named_parameters())[weight.name].detach()
+    moved_losses: list[float] = []
+    for move in moves:
+        moved = matrix.clone()
+        moved[weight.index] += move
+        loss = functional_call(cast("Any", whole), {f"model.{weight.name}": moved}, ())
+        moved_losses.append(float(cast("Tensor", loss)))
+    return moved_losses
+
+
+class _Priced(nn.Module):
+    """A model, as a function from nothing to the loss of one sentence."""
+
+    def __init__(self, model: nn.Module, trace: Trace) -> None:
+        super().__init__()
+        self.model = model
+        # a list: a module would count what it holds among its parts
+        self.asked = [trace]
+
+    def forward(self) -> Tensor:
+        """The loss."""
+        trace = self.asked[0]
+        again = type(trace)(cast("Any", self.model), trace.sentence, scales=trace.scales)
+        return again["loss"].double()

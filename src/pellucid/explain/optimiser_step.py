@@ -1,0 +1,298 @@
+"""One step of the optimiser from a sentence's gradient: of one weight, or of a copy of the model.
+
+    trace["decoder.blocks.2.attention.query.weight.next"][4, 3]   the weight after the step
+    trace["after_update.loss"]                                    of the sentence, all weights moved
+
+Comes in: a trace. Goes out: what the optimiser itself makes of the weights; `.m` and `.v` are its
+moments after the step, `.direction` is what Muon moves along. It does not know how they are shown.
+The model itself is not moved.
+
+Of a run, the optimiser, its learning rate, decay, clipping and memory are those of the checkpoint:
+the step is the one that would come next, were this sentence the batch. Of other models it is the
+first step of AdamW from zero state, with the numbers that torch has by default.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from pellucid import config
+from pellucid.checkpoints import load_optimiser
+from pellucid.explain.addresses import Shape
+from pellucid.explain.backward_segments import Watch, walk
+from pellucid.optim import (
+    AdamW,
+    Gate,
+    assemble_optimiser,
+    assemble_schedule,
+    group,
+    orthogonal_type,
+    orthogonalise,
+)
+from pellucid.runs import Run
+from pellucid.saved_runs.folder import RunFolder, is_published
+from pellucid.saved_runs.load import read_plan
+
+if TYPE_CHECKING:
+    from pellucid.explain.tracing import Trace
+
+_PARTS = ("m", "v", "direction", "next")
+Kind = Literal["AdamW", "Muon", "other"]
+#: What an optimiser leaves behind a step, by its kind.
+_PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
+    "AdamW": ("m", "v", "next"),
+    "Muon": ("m", "direction", "next"),
+    "other": ("next",),
+}
+_PART = re.compile(rf"(.+)\.({'|'.join(_PARTS)})\Z")
+_AFTER_PREFIX = "after_update."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one parameter is moved: `step` is the number of this step, from 1.
+
+    `told` says in words where the numbers are from; `m` and `v` are None in the zero state. Muon
+    has its momentum as `beta1`. Of an optimiser of another kind the learning rate alone is said.
+    """
+
+    kind: Kind
+    learning_rate: float
+    step: int
+    clip_norm: float | None
+    told: str
+    beta1: float = 0.0
+    beta2: float = 0.0
+    eps: float = 0.0
+    weight_decay: float = 0.0
+    m: Tensor | None = None
+    v: Tensor | None = None
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a run's checkpoint remembers of its optimiser, and its plan of how Muon computes."""
+
+    step: int
+    factor: float
+    orthogonal: Literal["float32", "bfloat16"]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+
+_memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
+
+
+def may_hold(name: str) -> bool:
+    """Whether a name is of a kind that is found here."""
+    return name.startswith(_AFTER_PREFIX) or _PART.search(name) is not None
+
+
+def of(trace: Trace, name: str) -> Tensor | None:
+    """The tensor at one of the addresses of an update; None where there is none."""
+    if name.startswith(_AFTER_PREFIX):
+        return after_update(trace)[name.removeprefix(_AFTER_PREFIX)]
+    match = _PART.match(name)
+    if match is None or match[1] not in dict(trace.model.named_parameters()):
+        return None
+    return stepped(trace, match[1], trace[f"{match[1]}.grad"]).get(match[2])
+
+
+def addresses(trace: Trace) -> dict[str, Shape]:
+    """Those of the gradients, and of what a step makes of each weight."""
+    back = trace.backward()
+    weights = dict(trace.model.named_parameters())
+    moved = {f"{name}.{part}": tuple(weights[name].shape) for name in back.norms for part in _PARTS}
+    updated = {f"{_AFTER_PREFIX}{name}": shape for name, shape in trace.addresses().items()}
+    return back.addresses() | moved | updated
+
+
+def settings(trace: Trace, name: str) -> Settings:
+    """How a parameter of a trace's model would be moved next."""
+    run = trace.run
+    if run is None or is_published(run.folder):
+        return _first()
+    memory = _memory(run)
+    is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
+    groups = group(trace.model.named_parameters())
+    decays = any(
+        parameter_group.decays and name in parameter_group.parameters
+        for parameter_group in groups.every
+    )
+    origin = (
+        f"the optimiser's memory is that of the run after {memory.step:,} updates, with its "
+        "learning rate, decay and clipping"
+        if is_remembered
+        else "first step from zero state: the checkpoint remembers nothing of this weight"
+    )
+    shared: dict[str, Any] = {
+        "step": memory.step + 1 if is_remembered else 1,
+        "clip_norm": run.config.training.clip_norm,
+        "told": origin,
+    }
+    optimiser = run.config.optimiser
+    if isinstance(optimiser, config.Muon):
+        if name in groups.hidden.parameters:
+            return Settings(
+                kind="Muon",
+                learning_rate=optimiser.learning_rate * memory.factor,
+                beta1=optimiser.momentum,
+                weight_decay=optimiser.weight_decay,
+                m=memory.tensors.get(f"{name}::momentum"),
+                **shared,
+            )
+        optimiser = optimiser.rest
+    rate = optimiser.learning_rate * memory.factor
+    if not isinstance(optimiser, config.AdamW):
+        return Settings(kind="other", learning_rate=rate, **shared)
+    return Settings(
+        kind="AdamW",
+        learning_rate=rate,
+        beta1=optimiser.betas[0],
+        beta2=optimiser.betas[1],
+        eps=optimiser.eps,
+        weight_decay=optimiser.weight_decay if decays else 0.0,
+        m=memory.tensors.get(f"{name}::exp_avg"),
+        v=memory.tensors.get(f"{name}::exp_avg_sq"),
+        **shared,
+    )
+
+
+def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
+    """A parameter behind the step of its own optimiser, and what that remembers then.
+
+    Source:
+        Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
+        al. 2024, "Muon: An optimizer for hidden layers in neural networks".
+    """
+    step_settings, run = settings(trace, name), trace.run
+    moved = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
+    moved.grad = gradient.clone()
+    with torch.enable_grad():
+        if run is None or is_published(run.folder):
+            optimiser = AdamW([moved])
+            cast("Any", optimiser).step()
+            state: dict[str, Tensor] = dict(optimiser.state[moved])
+        else:
+            state = _as_the_run(run, name, moved, divisor(trace, step_settings))
+    parts = {"next": moved.detach()}
+    for key, part in (("exp_avg", "m"), ("momentum", "m"), ("exp_avg_sq", "v")):
+        if key in state and part in _PARTS_BY_KIND[step_settings.kind]:
+            parts[part] = state[key]
+    if step_settings.kind == "Muon":
+        parts["direction"] = _direction(
+            trace, gradient / divisor(trace, step_settings), parts["m"], step_settings
+        )
+    return parts
+
+
+def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dict[str, Tensor]:
+    """One step of the run's own optimiser on one parameter; what it remembers of it then."""
+    memory = _memory(run)
+    named = [(name, moved)]
+    optimiser = assemble_optimiser(run.config.optimiser, named, orthogonal=memory.orthogonal)
+    optimiser.load_state_tensors(
+        {
+            key: value.clone() if key.endswith("::step") else value.to(moved, copy=True)
+            for key, value in memory.tensors.items()
+            if key.startswith(f"{name}::")
+        }
+    )
+    nothing = torch.zeros((), device=moved.device)
+    gate = Gate(norm=nothing, divisor=nothing + divided, blocked=nothing)
+    optimiser.step(gate, memory.factor)
+    return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
+
+
+def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: Settings) -> Tensor:
+    """What Muon moves along: the look-ahead, its singular values pushed towards one."""
+    assert trace.run is not None
+    optimiser = trace.run.config.optimiser
+    assert isinstance(optimiser, config.Muon)
+    ahead = (gradient + step_settings.beta1 * m)[None]
+    dtype = orthogonal_type(_memory(trace.run).orthogonal, ahead.device)
+    return orthogonalise(ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
+
+
+def divisor(trace: Trace, how: Settings) -> float:
+    """What a gradient is divided by: clipping by the norm of all of them."""
+    return 1.0 if how.clip_norm is None else max(1.0, trace.backward().norm / how.clip_norm)
+
+
+def left_out(trace: Trace) -> list[str]:
+    """What the run is trained on beside, or in the place of, the loss of the sentence: in words."""
+    if trace.run is None or is_published(trace.run.folder):
+        return []
+    goal = trace.run.config.objective
+    notes: list[str] = []
+    if not isinstance(goal, config.NextToken):
+        notes.append(
+            f"this run is trained by {type(goal).__name__}; the loss here is the mean surprisal of "
+            "the sentence, and so its gradients and this step are not those of its training"
+        )
+    extra = [
+        name.replace("_", " ")
+        for name in ("label_smoothing", "z_loss", "entropy_bonus")
+        if getattr(goal, name, 0.0)
+    ]
+    extra += ["penalties"] if trace.run.config.penalties else []
+    extra += ["dropout"] if any(s.dropout for s in trace.run.config.model.stacks) else []
+    if extra:
+        notes.append(f"left out of this step, and part of the run's training: {', '.join(extra)}")
+    return notes
+
+
+def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace:
+    """The sentence again, in a copy of the model all of whose weights were moved by one step."""
+    trace.backward()
+    moved = copy.deepcopy(trace.model)
+    weights = dict(moved.named_parameters())
+
+    def take(name: str, grad: Tensor) -> None:
+        weights[name].data.copy_(stepped(trace, name, grad)["next"])
+
+    with torch.no_grad():
+        walk(trace, take, watch)
+    return type(trace)(moved, trace.sentence, run=trace.run, scales=trace.scales)
+
+
+def _first() -> Settings:
+    """The first step, with the numbers that torch's AdamW has by default."""
+    default: dict[str, Any] = {
+        name: parameter.default
+        for name, parameter in inspect.signature(torch.optim.AdamW).parameters.items()
+    }
+    return Settings(
+        kind="AdamW",
+        learning_rate=default["lr"],
+        beta1=default["betas"][0],
+        beta2=default["betas"][1],
+        eps=default["eps"],
+        weight_decay=default["weight_decay"],
+        step=1,
+        clip_norm=None,
+        told="first step from zero state: this model came without an optimiser's memory; learning "
+        "rate, betas, eps and decay are those that torch's AdamW has by default",
+    )
+
+
+def _memory(run: Run) -> _Memory:
+    """The optimiser's memory at a run's checkpoint; read once for each model that is open."""
+    if run.model not in _memories:
+        folder = RunFolder(run.folder)
+        plan = read_plan(folder)
+        total = plan.total_steps
+        schedule = assemble_schedule(run.config.schedule, total=total)
+        tensors, step = load_optimiser(run.checkpoint)
+        # of a run that has ended there is no next rate: it is that of its last update
+        factor = schedule(min(step, total - 1))
+        _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
+    return _memories[run.model]

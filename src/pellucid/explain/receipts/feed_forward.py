@@ -1,0 +1,78 @@
+"""Receipts of a feed-forward layer's units: the activation of one, and a gate where there is one.
+
+Comes in: a trace, a layer, a token and a unit. Goes out: a receipt, or nothing for an activation of
+the user's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.expressions import Expression
+from pellucid.explain.receipts.builder import apply, at, constant, number, receipt, source_of
+from pellucid.explain.selection import Chosen
+from pellucid.explain.tracing import Trace
+from pellucid.model import GatedMLP
+from pellucid.model import feed_forward as layers
+
+Bend = Callable[[Expression], Expression]
+
+
+def _gelu(x: Expression) -> Expression:
+    inner = apply("erf", apply("div", x, constant(math.sqrt(2), "√2")))
+    return apply("mul", apply("mul", constant(0.5), x), apply("add", constant(1.0), inner))
+
+
+def _gelu_tanh(x: Expression) -> Expression:
+    cube = apply("mul", constant(0.044715), apply("pow", x, constant(3.0)))
+    inner = apply("mul", constant(math.sqrt(2 / math.pi), "√(2/π)"), apply("add", x, cube))
+    bent = apply("add", constant(1.0), apply("tanh", inner))
+    return apply("mul", apply("mul", constant(0.5), x), bent)
+
+
+def _silu(x: Expression) -> Expression:
+    return apply("div", x, apply("add", constant(1.0), apply("exp", apply("neg", x))))
+
+
+def _relu(x: Expression) -> Expression:
+    return apply("max", x, constant(0.0))
+
+
+def _relu_squared(x: Expression) -> Expression:
+    return apply("pow", _relu(x), constant(2.0))
+
+
+_BENDS: dict[Any, tuple[str, Bend]] = {
+    layers.gelu: ("0.5 x (1 + erf(x / √2))", _gelu),
+    layers.gelu_tanh: ("0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))", _gelu_tanh),
+    layers.silu: ("x / (1 + exp(-x))", _silu),
+    layers.relu: ("max(x, 0)", _relu),
+    layers.relu_squared: ("max(x, 0)²", _relu_squared),
+}
+
+
+def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | None:
+    """What a unit says: its activation, times what its gate lets through where it has one."""
+    module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
+    activation = _BENDS.get(getattr(module, "activation", None))
+    if activation is None:
+        return None
+    text, bend = activation
+    at_layer = f"{chosen.layer_name}.feed_forward"
+    gated = isinstance(module, GatedMLP)
+    bent = number(trace, at(f"{at_layer}.{'gate' if gated else 'up'}", chosen.token, unit), "x")
+    expression = bend(bent)
+    if gated:
+        up = number(trace, at(f"{at_layer}.up", chosen.token, unit), "up")
+        expression, text = apply("mul", expression, up), f"{text} × up"
+    return receipt(
+        trace,
+        title=f"unit {unit}, as it speaks",
+        formula=text,
+        expression=expression,
+        address=at(f"{at_layer}.units", chosen.token, unit),
+        source=source_of(type(module), "self.activation("),
+    )

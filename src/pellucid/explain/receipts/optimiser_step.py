@@ -1,0 +1,181 @@
+"""Receipts of a step: moments, the weight after it, a finite difference.
+
+Comes in: a trace, one weight. Goes out: receipts: what torch's AdamW made of it, beside the
+equation with its operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from pellucid.explain import finite_difference, optimiser_step
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.expressions import Apply, Expression, Number, Vector
+from pellucid.explain.optimiser_step import Settings
+from pellucid.explain.receipts.builder import (
+    TOLERANCES,
+    apply,
+    constant,
+    number,
+    receipt,
+    source_of,
+)
+from pellucid.explain.selection import ChosenWeight
+from pellucid.explain.tracing import Trace
+from pellucid.maths.optimisers import adamw_step
+from pellucid.optim import Muon
+
+
+def momentum_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+    """Muon's m <- mu m + g."""
+    gradient, spelled = _clipped(trace, weight, how)
+    old_moment = constant(_at(how.m, weight), "m before")
+    return receipt(
+        trace,
+        title="m: the sum of all gradients, in which older ones fade",
+        formula=f"μ × m + {spelled}",
+        expression=apply("add", apply("mul", constant(how.beta1, "μ"), old_moment), gradient),
+        address=weight.at(".m"),
+        source=source_of(Muon, "momentum = torch.stack(buffers) * mu + grads"),
+        least=0.0,
+    )
+
+
+def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+    """w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) d."""
+    rows, columns = trace[weight.name].shape
+    w, lr = number(trace, weight.at(), "w"), constant(how.learning_rate, "lr")
+    decay_factor = apply(
+        "sub", constant(1.0), apply("mul", lr, constant(how.weight_decay, "decay"))
+    )
+    tall = constant(max(1.0, rows / columns), "max(1, rows / columns)")
+    rate = apply("mul", lr, apply("sqrt", tall))
+    moved = apply("mul", rate, number(trace, weight.at(".direction"), "d"))
+    return receipt(
+        trace,
+        title=f"{weight.at()} after the step",
+        formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
+        expression=apply("sub", apply("mul", w, decay_factor), moved),
+        address=weight.at(".next"),
+        source=source_of(Muon, "moved = weights * (1 - lr"),
+        least=0.0,
+    )
+
+
+def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[Receipt, Receipt]:
+    """m <- beta1 m + (1 - beta1) g and v <- beta2 v + (1 - beta2) g^2."""
+    gradient, spelled = _clipped(trace, weight, how)
+    parts = (
+        ("m", "mean", how.beta1, how.m, gradient, spelled),
+        ("v", "mean square", how.beta2, how.v, apply("mul", gradient, gradient), f"{spelled}²"),
+    )
+    m, v = (
+        receipt(
+            trace,
+            title=f"{name}: the running {statistic} of the gradient",
+            formula=f"β × {name} + (1 - β) × {term}",
+            expression=apply(
+                "add",
+                apply(
+                    "mul", constant(beta, "β"), constant(_at(old_moment, weight), f"{name} before")
+                ),
+                apply("mul", apply("sub", constant(1.0), constant(beta, "β")), new_term),
+            ),
+            address=weight.at(f".{name}"),
+            source=source_of(adamw_step, f"{name} = beta"),
+            least=0.0,
+        )
+        for name, statistic, beta, old_moment, new_term, term in parts
+    )
+    return m, v
+
+
+def next_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+    """w <- w - lr decay w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)."""
+    w = number(trace, weight.at(), "w")
+    lr = constant(how.learning_rate, "lr")
+    decay = apply("mul", apply("mul", lr, constant(how.weight_decay, "decay")), w)
+    moved = apply("mul", lr, direction(trace, weight, how))
+    return receipt(
+        trace,
+        title=f"{weight.at()} after the step",
+        formula="w - lr × decay × w - lr × (m / (1 - β₁ᵗ)) / (√(v / (1 - β₂ᵗ)) + eps)",
+        expression=apply("sub", apply("sub", w, decay), moved),
+        address=weight.at(".next"),
+        source=source_of(adamw_step, "return w - learning_rate * weight_decay * w"),
+        least=0.0,
+    )
+
+
+def direction(trace: Trace, weight: ChosenWeight, how: Settings) -> Expression:
+    """The corrected mean over the root of the corrected mean square."""
+    m, v = (number(trace, weight.at(f".{part}"), part) for part in ("m", "v"))
+    root = apply("sqrt", apply("div", v, correction(how.beta2, how.step)))
+    above = apply("div", m, correction(how.beta1, how.step))
+    return apply("div", above, apply("add", root, constant(how.eps, "eps")))
+
+
+def correction(beta: float, step: int) -> Expression:
+    """1 - beta^t: what a mean that began at zero still lacks."""
+    return apply("sub", constant(1.0), apply("pow", constant(beta, "β"), constant(step, "t")))
+
+
+def nudge_receipt(
+    trace: Trace, weight: ChosenWeight, below: float, above: float, step: float
+) -> Receipt:
+    """(L(w + h) - L(w - h)) / 2h beside the gradient.
+
+    Not exact, and its tolerance says what is left: rounding of the losses over h, h squared, and
+    the gradient's own rounding, by the largest gradient of the matrix.
+    """
+    slope = apply(
+        "div",
+        apply("sub", constant(above, "L(w + h)"), constant(below, "L(w - h)")),
+        apply("mul", constant(2.0), constant(step, "h")),
+    )
+    slope_receipt = receipt(
+        trace,
+        title=f"the slope of the loss at {weight.at()}, measured",
+        formula="(L(w + h) - L(w - h)) / 2h",
+        expression=slope,
+        address=weight.at(".grad"),
+        source=source_of(finite_difference.losses, "moved[weight.index] += move"),
+    )
+    largest_grad = float(trace[f"{weight.name}.grad"].abs().max())
+    rounding = 4 * torch.finfo(finite_difference.precision(trace)).eps * max(1.0, abs(above)) / step
+    tolerance = rounding + step**2 + TOLERANCES.get(trace.dtype, 1e-5) * largest_grad
+    return replace(slope_receipt, tolerance=tolerance / max(1.0, abs(slope_receipt.model)))
+
+
+def moved_to(found: Receipt, before: str) -> Receipt:
+    """A receipt of another trace, its addresses as this trace names that one."""
+    return replace(
+        found,
+        address=before + found.address,
+        expression=_moved(found.expression, before),
+    )
+
+
+def _moved(tree: Expression, prefix: str) -> Expression:
+    match tree:
+        case Apply(name, parts):
+            return Apply(name, tuple(_moved(part, prefix) for part in parts))
+        case Number() | Vector():
+            return replace(tree, address=prefix + tree.address) if tree.address else tree
+
+
+def _clipped(trace: Trace, weight: ChosenWeight, settings: Settings) -> tuple[Expression, str]:
+    """The gradient as AdamW is given it: divided, where the run clips and this one is too long."""
+    gradient = number(trace, weight.at(".grad"), "g")
+    if optimiser_step.divisor(trace, settings) == 1.0 or settings.clip_norm is None:
+        return gradient, "g"
+    share = apply(
+        "div", number(trace, "grad_norm", "‖all g‖"), constant(settings.clip_norm, "clip norm")
+    )
+    return apply("div", gradient, share), "(g / clip)"
+
+
+def _at(moment: torch.Tensor | None, weight: ChosenWeight) -> float:
+    return 0.0 if moment is None else float(moment[weight.index])

@@ -1,0 +1,167 @@
+"""A place that was chosen, held against a trace: each number within what there is.
+
+Comes in: a trace and a `Place`. Goes out: the same place, counted from the front, with the
+addresses and words that belong to it; or a refusal that says what there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from torch import nn
+
+from pellucid.errors import PellucidError
+from pellucid.explain.addresses import letter_of
+from pellucid.explain.chapter_types import Place
+from pellucid.explain.forward_pass import HeadPlace, Side, attention_at
+from pellucid.explain.record_block import KNOWN, AttentionRecord
+from pellucid.explain.tracing import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A place in one trace: `token` asks, `other` is asked, both counted from 0."""
+
+    side: Side
+    layer: int
+    head: int
+    cross: bool
+    token: int
+    other: int
+    feature: int
+
+    @property
+    def layer_name(self) -> str:
+        """Such as L2."""
+        return f"{letter_of(self.side)}{self.layer}"
+
+    @property
+    def head_name(self) -> str:
+        """Such as L2.H1, or L2.H1.cross."""
+        return f"{self.layer_name}.H{self.head}" + (".cross" if self.cross else "")
+
+    def as_head(self) -> HeadPlace:
+        """The head, as ablations name it."""
+        return HeadPlace(self.side, self.layer, self.head, self.cross)
+
+    def look(self, trace: Trace) -> AttentionRecord:
+        """What the layer's attention did."""
+        return trace.look(self.side, self.layer, cross=self.cross)
+
+    def query(self, trace: Trace) -> str:
+        """The token that asks, quoted, with its place."""
+        return f"{trace.pieces(self.side)[self.token]!r} ({self.token})"
+
+    def key(self, trace: Trace) -> str:
+        """The token that is asked."""
+        pieces = trace.pieces("encoder" if self.cross else self.side)
+        return f"{pieces[self.other]!r} ({self.other})"
+
+    def pair(self, trace: Trace) -> str:
+        """Who asks, and who is asked."""
+        return f"query {self.query(trace)}, key {self.key(trace)}"
+
+
+def settled(trace: Trace, place: Place) -> Chosen:
+    """The place, held against a trace.
+
+    A model of an encoder alone has one stack, which is then meant. Where no key was chosen that the
+    query may see, a feature that there is not, or a head of a layer without heads, the chapter
+    says so itself.
+
+    Raises:
+        PellucidError: there is no such token, layer, head or stack; says what there is.
+    """
+    side = place.stack if len(trace.sides) == 2 else trace.side
+    passed = trace.passed(side)
+    _within(place.layer, len(passed.stack.blocks), f"layer {place.layer} of the {side}", "layers")
+    layer = place.layer % len(passed.stack.blocks)
+    cross = place.cross
+    if cross and (side == "encoder" or len(trace.sides) == 1):
+        raise PellucidError(
+            "attention to an encoder was asked for, but there is none: only the decoder of an "
+            "encoder-decoder looks at another text"
+        )
+    time = len(trace.pieces(side))
+    keys = len(trace.pieces("encoder")) if cross else time
+    _within(place.token, time, f"token {place.token}", "tokens")
+    _within(place.other, keys, f"token {place.other} to look at", "tokens")
+    head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
+    if isinstance(attention, KNOWN):
+        _within(head, attention.n_heads, f"head {head} of layer {layer}", "heads")
+        head %= attention.n_heads
+    width = passed.final.shape[-1]
+    _within(place.feature, width, f"feature {place.feature}", "features")
+    return Chosen(
+        side=side,
+        layer=layer,
+        head=head,
+        cross=cross,
+        token=place.token % time,
+        other=place.other % keys,
+        feature=place.feature % width,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenWeight:
+    """One number of one parameter; a vector has no column."""
+
+    name: str
+    row: int
+    column: int | None
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Where it stands in the parameter."""
+        return (self.row,) if self.column is None else (self.row, self.column)
+
+    def at(self, what: str = "") -> str:
+        """Its address, or that of what belongs to it: .grad, .m, .v, .next."""
+        return f"{self.name}{what}[{', '.join(map(str, self.index))}]"
+
+
+def weight_at(trace: Trace, place: Place) -> ChosenWeight:
+    """The weight that a place names, held against a trace.
+
+    Raises:
+        PellucidError: there is no such parameter, row or column; says what there is.
+    """
+    chosen = settled(trace, place)
+    named = dict(trace.model.named_parameters())
+    inside = f"{chosen.side}.blocks.{chosen.layer}."
+    weight_names = [name.removeprefix(inside) for name in named if name.startswith(inside)]
+    if place.weight:
+        name = inside + place.weight if place.weight in weight_names else place.weight
+    else:
+        name = inside + next(
+            (weight_name for weight_name in weight_names if _is_moved(named[inside + weight_name])),
+            weight_names[0],
+        )
+    if name not in named:
+        near = difflib.get_close_matches(place.weight, [*weight_names, *named], n=3)
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise PellucidError(
+            f"there is no weight {place.weight!r}: {hint}layer {chosen.layer} has "
+            f"{', '.join(weight_names)}"
+        )
+    shape = tuple(named[name].shape)
+    if len(shape) not in (1, 2):
+        raise PellucidError(f"{name} is no matrix and no vector: its shape is {shape}")
+    _within(place.row, shape[0], f"row {place.row} of {name}", "rows")
+    if len(shape) == 1:
+        _within(place.column, 1, f"column {place.column} of {name}", "columns")
+        return ChosenWeight(name=name, row=place.row % shape[0], column=None)
+    _within(place.column, shape[1], f"column {place.column} of {name}", "columns")
+    return ChosenWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
+
+
+def _is_moved(parameter: nn.Parameter) -> bool:
+    return parameter.ndim == 2 and parameter.requires_grad
+
+
+def _within(number: int, count: int, called: str, many: str) -> None:
+    if not -count <= number < count:
+        available = f"{count:,} {many}" if count > 1 else f"one {many.removesuffix('s')}"
+        raise PellucidError(f"there is no {called}: there are {available}, counted from 0")

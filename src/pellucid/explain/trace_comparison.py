@@ -1,0 +1,146 @@
+"""Two traces side by side: which places belong together, and what can be compared there.
+
+Comes in: two traces, of other weights, another sentence or another model. Goes out: pairs of places
+with their divergences, and in words what cannot be compared. It does not know how it is shown.
+
+Places belong together where both have read the same: the same ids, or, where words differ, the same
+characters of one text. Of two texts in one vocabulary the stretches that both have are paired, and
+their ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.explain.outputs import wide
+from pellucid.explain.tracing import Trace
+from pellucid.maths.divergences import kl_divergence
+from pellucid.reader import parse_json_table
+from pellucid.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Characters that both read, and what they cost each, in nats."""
+
+    text: str
+    one: float
+    other: float
+
+
+class Comparison:
+    """`one` held against `other`."""
+
+    def __init__(self, one: Trace, other: Trace) -> None:
+        self.one, self.other = one, other
+        self.same_ids = one.sentence.ids == other.sentence.ids and (
+            one.sentence.source_ids == other.sentence.source_ids
+        )
+
+    @cached_property
+    def same_words(self) -> bool:
+        """Whether an id is the same word in both."""
+        first, second = self.one, self.other
+        rows = [trace.model.token_embedding.num_embeddings for trace in (first, second)]
+        if rows[0] != rows[1]:
+            return False
+        if first.run is None or second.run is None:
+            return True  # bare ids: whoever passed them says what they are
+        tokenizers = first.run.tokenizer, second.run.tokenizer
+        return tokenizers[0] is tokenizers[1] or _words(tokenizers[0]) == _words(tokenizers[1])
+
+    @cached_property
+    def why_not(self) -> str | None:
+        """Why no probability can be compared; None where some can."""
+        first, second = self.one, self.other
+        for trace in (first, second):
+            if not trace.model.has_head:
+                return "one of the two gives no token a probability: only attention is compared"
+        if first.predicts != second.predicts:
+            return (
+                "one of the two predicts what comes next, the other what stands at a place: their "
+                "probabilities answer different questions"
+            )
+        if not self.same_words:
+            return "the vocabularies differ, so probabilities cannot be compared token by token" + (
+                "; what the same characters cost can" if self.stretches else ""
+            )
+        return None
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Places that belong together: (in one, in the other), in order."""
+        first, second = self.one, self.other
+        if self.same_ids and self.same_words:
+            return tuple((place, place) for place in range(len(first.ids)))
+        if self.same_words:
+            matcher = SequenceMatcher(None, first.sentence.ids, second.sentence.ids, autojunk=False)
+            blocks = matcher.get_matching_blocks()
+            pairs = {(a + n, b + n) for a, b, size in blocks for n in range(size)}
+            return tuple(sorted(pairs | {(len(first.ids) - 1, len(second.ids) - 1)}))
+        ends = [_ends(trace) for trace in (first, second)]
+        if None in ends or first.sentence.text != second.sentence.text:
+            return ()
+        first_places, second_places = (
+            {end: n for n, end in enumerate(trace_ends or ())} for trace_ends in ends
+        )
+        return tuple(
+            (first_places[end], second_places[end])
+            for end in sorted(first_places.keys() & second_places.keys())
+        )
+
+    def beside(self, token: int) -> int | None:
+        """The place in the other that belongs to a place in the one; None where there is none."""
+        return dict(self.pairs).get(token % len(self.one.ids))
+
+    def divergences(self, token: int, place: int) -> tuple[float, float]:
+        """KL(one | other) and KL(other | one) of what is predicted at a pair, in nats."""
+        p, q = shares(self.one, token), shares(self.other, place)
+        return float(kl_divergence(p, q)), float(kl_divergence(q, p))
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """What the same characters cost, where both predict each token of one text."""
+        first, second = self.one, self.other
+        if not self.pairs or not (first.predicts and second.predicts) or self.same_words:
+            return ()
+        costs = [trace["surprisal"].double() for trace in (first, second)]
+        ends = _ends(first) or ()
+        return tuple(
+            Stretch(
+                text=first.sentence.text[ends[a] : ends[b]],
+                one=float(costs[0][a:b].sum()),
+                other=float(costs[1][u:v].sum()),
+            )
+            for (a, u), (b, v) in pairwise(self.pairs)
+        )
+
+
+def shares(trace: Trace, token: int) -> Tensor:
+    """(vocabulary,): the probabilities at one place, in float64."""
+    with torch.no_grad():
+        return torch.softmax(wide(trace.logits_at(token)).double(), dim=-1)
+
+
+def _words(tokenizer: Tokenizer) -> Any:
+    table = parse_json_table(tokenizer.to_json(), "the tokenizer")
+    return table["model"].get("vocab"), [
+        (token["id"], token["content"]) for token in table["added_tokens"]
+    ]
+
+
+def _ends(trace: Trace) -> tuple[int, ...] | None:
+    """How many characters of the text have been read behind each token; None where unknown."""
+    if trace.run is None or trace.sentence.kind != "decoder":
+        return None
+    spans = trace.run.tokenizer.spans(trace.sentence.text)
+    if len(spans) + 1 != len(trace.ids):
+        return None
+    return (0, *(end for _, end in spans))

@@ -1,0 +1,40 @@
+"""What a trained model is used for: chat, classification, embedding, masks, samples, scores."""
+
+from pellucid.inference.chat import answer
+from pellucid.inference.classification import (
+    Classified,
+    ClassShare,
+    class_names,
+    classify,
+    has_several_labels,
+)
+from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
+from pellucid.inference.fill_mask import Filling, Mask, fill
+from pellucid.inference.sample import beam_search, generate
+from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
+
+__all__ = [
+    "POOLS",
+    "ClassShare",
+    "Classified",
+    "Filling",
+    "Likely",
+    "Mask",
+    "Neighbour",
+    "Pool",
+    "Prediction",
+    "Score",
+    "ScoredToken",
+    "answer",
+    "beam_search",
+    "class_names",
+    "classify",
+    "embed",
+    "fill",
+    "generate",
+    "has_several_labels",
+    "neighbours",
+    "next_token",
+    "ranked",
+    "score",
+]

@@ -1,0 +1,60 @@
+"""A run that was tuned to answer, asked by its user.
+
+Comes in: a run and prompts. Goes out: answers. It does not know how the run was tuned.
+
+A prompt goes through the template that the run was tuned with: the model then stands where it has
+learnt to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from pellucid.data import ChatTemplate, template_for
+from pellucid.errors import PellucidError
+from pellucid.generation import Continuation, Sampling, generate_after
+from pellucid.saved_runs.inference_memory import check_writing
+from pellucid.saved_runs.load import Run
+from pellucid.saved_runs.requirements import kind_of
+
+#: A tuned model is asked for its answer, and not for one of many.
+GREEDY = Sampling(temperature=0.0)
+
+
+def answer(
+    run: Run,
+    prompts: str | Sequence[str],
+    sampling: Sampling = GREEDY,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
+) -> list[Continuation]:
+    """What the run answers to each prompt, by itself.
+
+    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
+    answers even if more memory is expected to be needed than is free.
+
+    Raises:
+        ConfigError: a number in `sampling` is out of range.
+        PellucidError: the model is no decoder, or a prompt fills its context.
+    """
+    if kind_of(run.model) != "decoder":
+        raise PellucidError(
+            f"this model is an {kind_of(run.model)}, and answers no prompts: an encoder-decoder "
+            "translates with pellucid translate, an encoder names classes with pellucid classify"
+        )
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    check_writing(run, texts, sampling, force=force)
+    with closing(ChatTemplate(template_for(None, run.folder), run.tokenizer)) as template:
+        ids = [
+            template.prompt(f"prompt {place}", [{"role": "user", "content": text}])
+            for place, text in enumerate(texts, start=1)
+        ]
+    for place, row in enumerate(ids, start=1):
+        if len(row) >= run.model.context_length:
+            raise PellucidError(
+                f"prompt {place} has {len(row):,} tokens with its template, and the context of "
+                f"{run.model.context_length:,} has no room for an answer: shorten it"
+            )
+    return generate_after(run.model, run.tokenizer, ids, sampling, when_outgrown=when_outgrown)

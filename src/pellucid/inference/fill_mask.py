@@ -1,0 +1,102 @@
+"""Masked words of a text, filled by an encoder that sees what is around them.
+
+Comes in: a run and a text with masks. Goes out: the likeliest tokens at each mask. It does not know
+how they are shown.
+
+Every mask is filled by itself: P(token at the mask | the text as it stands, other masks masked).
+What is likeliest at two masks need not be likeliest together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pellucid.errors import ConfigError, PellucidError, TextError
+from pellucid.generation import finite
+from pellucid.inference.scoring import Likely
+from pellucid.saved_runs.inference_memory import check_reading
+from pellucid.saved_runs.load import Run
+from pellucid.saved_runs.requirements import kind_of
+from pellucid.tokenizers import Framing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """One masked place: its position among the text's tokens, and what may stand there."""
+
+    position: int
+    likeliest: tuple[Likely, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """A text with masks, and how they are filled; `filled` has the likeliest at each of them."""
+
+    text: str
+    filled: str
+    masks: tuple[Mask, ...]
+
+
+@torch.inference_mode()
+def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
+    """The `top` likeliest tokens at each mask of `text`, each mask by itself.
+
+    The mask is written as the tokenizer names it: [MASK] or <mask>. With `force` the text is read
+    even if more memory is expected to be needed than is free.
+
+    Raises:
+        ConfigError: `top` is less than 1.
+        TextError: the text has no mask, or the tokenizer has none.
+        PellucidError: the model fills no masks, or the text is longer than its context.
+    """
+    if top < 1:
+        raise ConfigError(f"top must be at least 1, was {top}")
+    _refuse_to_fill(run)
+    framing = Framing(run.tokenizer, masks=True)
+    ids = framing.ids_of(text)
+    places = [place for place, token_id in enumerate(ids) if token_id == framing.mask_id]
+    if not places:
+        raise TextError(
+            f"the text has no {framing.mask}: write {framing.mask} where a word is missing"
+        )
+    lower = "the length of the text"
+    check_reading(run, sequences=1, length=len(ids), lower=lower, logits=True, force=force)
+    hidden = run.model.hidden_states(torch.tensor([ids], device=run.model.device))
+    logits = finite(run.model.logits(hidden[0, places]), "the logits at the mask")
+    shares = torch.softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
+    values, tokens = shares.topk(min(top, shares.shape[-1]))
+    for place, row in zip(places, tokens, strict=True):
+        ids[place] = int(row[0])
+    return Filling(
+        text=text,
+        filled=run.tokenizer.decode(ids),
+        masks=tuple(
+            Mask(
+                position=place,
+                likeliest=tuple(
+                    Likely(int(token), run.tokenizer.token(int(token)), float(share))
+                    for token, share in zip(each_token, each_share, strict=True)
+                ),
+            )
+            for place, each_token, each_share in zip(places, tokens, values, strict=True)
+        ),
+    )
+
+
+def _refuse_to_fill(run: Run) -> None:
+    kind = kind_of(run.model)
+    if kind != "encoder":
+        raise PellucidError(
+            f"this model is {'a' if kind == 'decoder' else 'an'} {kind}: it writes from left to "
+            "right and fills no masks; let it write with pellucid generate, or take a run of a "
+            "masked language model"
+        )
+    if run.model.classifier is not None:
+        _ = run.model.head_weight  # for its refusal
+    if not run.model.has_head:
+        raise PellucidError(
+            "this model has no head: it gives hidden states, and no token a probability; compare "
+            "texts with pellucid embed, or take a run with a language head"
+        )

@@ -1,0 +1,114 @@
+"""A run that writes: for its user, and for the fixed sentence while it trains.
+
+Comes in: a run and prompts. Goes out: texts. It does not know displays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from pellucid.generation import Beams, Continuation, Found, Sampling, generate_after
+from pellucid.generation import beam_search as search_texts
+from pellucid.generation import generate as generate_texts
+from pellucid.model import Encoded, Transformer
+from pellucid.saved_runs.inference_memory import check_writing
+from pellucid.saved_runs.load import Run
+from pellucid.tokenizers import Tokenizer
+from pellucid.training import Sampled
+
+_SHOWN_TOKENS = 3
+_CONTINUATION_TOKENS = 24
+#: Keeps a small model's likeliest words from going round in circles (Keskar et al. 2019).
+_AGAINST_CIRCLES = 1.3
+
+
+def generate(
+    run: Run,
+    prompts: str | Sequence[str],
+    sampling: Sampling | None = None,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
+) -> list[Continuation]:
+    """How prompts go on, written by a run's model; an encoder-decoder translates them.
+
+    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
+    writes even if more memory is expected to be needed than is free.
+
+    Raises:
+        ConfigError: a number in `sampling` is out of range.
+        RunError: the memory will not suffice.
+        PellucidError: the model is an encoder, which writes nothing.
+    """
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    chosen_sampling = sampling or Sampling()
+    check_writing(run, texts, chosen_sampling, force=force)
+    return generate_texts(
+        run.model, run.tokenizer, texts, chosen_sampling, when_outgrown=when_outgrown
+    )
+
+
+def beam_search(
+    run: Run,
+    prompts: str | Sequence[str],
+    beams: Beams | None = None,
+    *,
+    when_outgrown: Callable[[], None] | None = None,
+    force: bool = False,
+) -> list[list[Found]]:
+    """The best texts that a beam search finds for each prompt, best first.
+
+    `when_outgrown` and `force` as in `generate`.
+
+    Raises:
+        ConfigError: a number in `beams` is out of range.
+        RunError: the memory will not suffice.
+        PellucidError: the model is an encoder, which writes nothing.
+    """
+    texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    chosen_beams = beams or Beams()
+    check_writing(run, texts, chosen_beams, force=force)
+    return search_texts(run.model, run.tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
+
+
+def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
+    """The likeliest next tokens after `sentence`, and how it goes on: greedily, not in circles."""
+    ids = tokenizer.encode_prompt(sentence)
+    return speak_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
+
+
+def speak_after(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    sentence: str,
+    step: int,
+    *,
+    encoded: Encoded | None = None,
+    spell: Callable[[Sequence[int]], str] | None = None,
+    penalty: float = 1.0,
+) -> Sampled:
+    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
+
+    `spell` makes text of what was written, where that is not the tokenizer's own. `penalty` is on
+    repetitions, as `Sampling` has it.
+    """
+    window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
+    with torch.no_grad():
+        logits = model(window, encoded=encoded)[0, -1]
+        shares, tokens = torch.softmax(logits.float(), dim=-1).topk(_SHOWN_TOKENS)
+    greedy = Sampling(
+        max_new_tokens=_CONTINUATION_TOKENS, temperature=0.0, repetition_penalty=penalty
+    )
+    (continuation,) = generate_after(model, tokenizer, [ids], greedy, encoded=encoded)
+    return Sampled(
+        step=step,
+        sentence=sentence,
+        next_tokens=tuple(
+            (tokenizer.token(int(token)), float(share))
+            for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
+        ),
+        continuation=continuation.text if spell is None else spell(continuation.ids),
+    )

@@ -1,0 +1,120 @@
+"""Cross-entropy of a yes or no, from a probability or from log odds.
+
+Comes in: a prediction of yes, and what came: 1, 0, or a share between. Goes out: nats per answer.
+It does not know what was asked. It is softmax's cross-entropy with two classes, one score being 0.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import extended, shares
+from pellucid.maths.logistic import sigmoid, softplus
+from pellucid.maths.safe_log import log_of, ratio, times
+
+
+@equation(p=shares("..."), y=shares("..."))
+def binary_cross_entropy(p: Array, y: Array) -> Array:
+    """How surprised by a yes or no, where the prediction is a probability.
+
+    L = -y log p - (1 - y) log(1 - p)
+
+    Args:
+        p: (...), of yes. y: like p, between 0 and 1. Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `binary_cross_entropy_grad`.
+    Fails:
+        In float32 a p within 6e-8 of 1 is 1: a certain mistake costs infinitely much. Take
+        `binary_cross_entropy_from_logits`.
+    Raises:
+        MathsError: the shapes differ, or p or y is not between 0 and 1.
+    Source:
+        Bishop 2006, "Pattern Recognition and Machine Learning", eq. 4.90.
+    Example:
+        binary_cross_entropy(array([0.9, 0.9]), array([1.0, 0.0]))
+    """
+    return -times(y, log_of(p)) - times(1 - y, log_of(1 - p))
+
+
+@equation(binary_cross_entropy)
+def binary_cross_entropy_grad(p: Array, y: Array) -> Array:
+    """The gradient of `binary_cross_entropy` by the probability.
+
+    dL/dp = (1 - y) / (1 - p) - y / p = (p - y) / (p (1 - p))
+
+    Args:
+        As `binary_cross_entropy`. Returns like p.
+    """
+    return ratio(1 - y, 1 - p) - ratio(y, p)
+
+
+@equation(x=extended("..."), y=shares("..."))
+def binary_cross_entropy_from_logits(x: Array, y: Array) -> Array:
+    """How surprised by a yes or no, where the prediction is its log odds.
+
+    L = softplus(x) - x y = -y log s(x) - (1 - y) log s(-x)
+
+    Args:
+        x: (...), log odds of yes. y: like x, between 0 and 1. Returns (...).
+    Units:
+        Nats.
+    Gradient:
+        `binary_cross_entropy_from_logits_grad`.
+    Raises:
+        MathsError: the shapes differ, or y is not between 0 and 1.
+    Source:
+        Bishop 2006, "Pattern Recognition and Machine Learning", eq. 4.90.
+    Example:
+        binary_cross_entropy_from_logits(array([2.0, 1000.0]), array([1.0, 0.0]))
+    """
+    return times(y, softplus(-x)) + times(1 - y, softplus(x))
+
+
+@equation(binary_cross_entropy_from_logits)
+def binary_cross_entropy_from_logits_grad(x: Array, y: Array) -> Array:
+    """The gradient of `binary_cross_entropy_from_logits` by the log odds.
+
+    dL/dx = s(x) - y
+
+    Args:
+        As `binary_cross_entropy_from_logits`. Returns like x.
+    """
+    return sigmoid(x) - y
+
+
+@equation(p=shares("..."), y=shares("..."))
+def brier_score(p: Array, y: Array) -> Array:
+    """The squared error of a probability, beside which -log p is steep.
+
+    L = (p - y)^2
+
+    Args:
+        p: (...), of yes. y: like p, between 0 and 1. Returns (...).
+    Gradient:
+        `brier_score_grad`.
+    Fails:
+        Behind a sigmoid its gradient, 2 (p - y) p (1 - p), vanishes where the model is sure and
+        wrong.
+    Raises:
+        MathsError: the shapes differ, or p or y is not between 0 and 1.
+    Source:
+        Brier 1950, "Verification of Forecasts Expressed in Terms of Probability", eq. 2 (half of
+        it: yes alone is counted).
+    Example:
+        brier_score(array([0.9, 0.9]), array([1.0, 0.0]))
+    """
+    return (p - y) ** 2
+
+
+@equation(brier_score)
+def brier_score_grad(p: Array, y: Array) -> Array:
+    """The gradient of `brier_score` by the probability.
+
+    dL/dp = 2 (p - y)
+
+    Args:
+        As `brier_score`. Returns like p.
+    """
+    return 2 * (p - y)

@@ -1,0 +1,97 @@
+"""Whether shapes fit the declared axes, and each other; nothing broadcasts that is not to.
+
+Comes in: arrays by name, their axes, and the whole numbers that name lengths too. Goes out:
+nothing, or a `MathsError`. It looks at shapes alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pellucid.errors import MathsError
+from pellucid.maths.arrays import Array
+from pellucid.maths.door.kinds import ArrayKind, Axes
+
+Shape = tuple[int, ...]
+
+
+class Lengths:
+    """The length of every axis that is known so far, and the arguments that were seen."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self.leading: Shape | None = None
+        self.lengths = dict(numbers)
+        self.seen: dict[Axes, tuple[str, Shape]] = {}
+
+    def expected(self, axes: Axes, shape: Shape) -> Shape:
+        """The lengths that the named axes must have; those that are seen, where not known yet."""
+        lengths = dict(self.lengths)
+        return tuple(
+            1 if axis.or_one and length == 1 else lengths.setdefault(axis.name, length)
+            for axis, length in zip(axes.named, shape, strict=True)
+        )
+
+    def take(self, name: str, axes: Axes, shape: Shape) -> None:
+        """Learn from an array whose shape fits."""
+        self.seen.setdefault(axes, (name, shape))
+        cut = len(shape) - len(axes.named)
+        if axes.leading and self.leading is None:
+            self.leading = shape[:cut]
+        for axis, length in zip(axes.named, shape[cut:], strict=True):
+            if axis.name not in self.lengths and not (axis.or_one and length == 1):
+                self.lengths[axis.name] = length
+
+
+def check_axes(
+    arrays: dict[str, Array], kinds: dict[str, ArrayKind], numbers: dict[str, Any]
+) -> Lengths:
+    """Bind every axis once, and refuse what has another length.
+
+    Those that broadcast come last: they say nothing of how long an axis is.
+    """
+    lengths = Lengths({name: x for name, x in numbers.items() if type(x) is int})
+    for broadcasts in (False, True):
+        for name, x in arrays.items():
+            axes, shape = kinds[name].axes, tuple(x.shape)
+            if kinds[name].broadcasts != broadcasts:
+                continue
+            if broadcasts:
+                _check_broadcast(name, axes, shape, lengths)
+            else:
+                _check_shape(name, axes, shape, lengths)
+                lengths.take(name, axes, shape)
+    return lengths
+
+
+def _check_shape(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
+    cut = len(shape) - len(axes.named)
+    if cut < 0 or (cut and not axes.leading):
+        raise MathsError(f"{name} has shape {shape}; {_expected(axes, None, lengths)}")
+    leading = lengths.leading if axes.leading and lengths.leading is not None else shape[:cut]
+    expected = (*leading, *lengths.expected(axes, shape[cut:]))
+    if shape != expected:
+        raise MathsError(f"{name} has shape {shape}; {_expected(axes, expected, lengths)}")
+    for axis, length in zip(axes.named, shape[cut:], strict=True):
+        if length < axis.least:
+            raise MathsError(
+                f"{name} has shape {shape}; {axes} needs at least {axis.least} {axis.name}"
+            )
+
+
+def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
+    leading = lengths.leading if axes.leading and lengths.leading is not None else ()
+    target = (*leading, *(lengths.lengths.get(axis.name, 1) for axis in axes.named))
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    if len(shape) > len(target) or any(mine not in (1, axis_length) for mine, axis_length in pairs):
+        raise MathsError(
+            f"{name} has shape {shape}, and does not broadcast to {target}, that is {axes}: these"
+            " shapes do not broadcast together"
+        )
+
+
+def _expected(axes: Axes, expected: Shape | None, lengths: Lengths) -> str:
+    """What the shape must be: another argument's, or numbers with the names of the axes."""
+    if axes in lengths.seen:
+        name, shape = lengths.seen[axes]
+        return f"it must be that of {name}, {shape}"
+    return f"it must be {axes}" if expected is None else f"it must be {expected}, that is {axes}"

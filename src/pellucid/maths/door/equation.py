@@ -1,0 +1,162 @@
+"""The public door of the equations: what is not meant stays outside, what is narrow is widened.
+
+Comes in: a function that is a bare formula, and the kinds of its arguments. Goes out: the same
+function, declared; and, for the room's public names, one that checks and converts and then calls
+it. It does not know any formula.
+
+The modules of this room hold bare formulas, and whatever computes in a loop imports those:
+`from pellucid.maths.softmax import softmax`. `pellucid.maths.softmax` goes through the door:
+
+- Shapes follow the declared axes, dtypes the declared kind. Both are checked always.
+- Lists, tuples and numbers become arrays like those they come with, or NumPy's in float64.
+- 16 bits and fewer are computed in float32, and the result is given back in what came. Where
+  numbers are so large or small that their powers leave float32, in float64.
+- Values are checked where there are any: not inside `torch.compile`, `torch.func` and JAX's `jit`.
+- nan is refused as an argument. Where finite numbers came to nan, that is refused too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from pellucid.errors import MathsError
+from pellucid.maths.arrays import Array
+from pellucid.maths.door.arguments import Entered, enter
+from pellucid.maths.door.checks import has_nan
+from pellucid.maths.door.kinds import Kind, floats
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: What has to hold beyond the kinds: a function of some of the arguments, by their names.
+Need = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """A formula, and what its arguments may be."""
+
+    body: Callable[..., Any]
+    signature: inspect.Signature
+    positional: tuple[str, ...]
+    defaults: dict[str, Any]
+    kinds: dict[str, Kind]
+    needs: dict[Need, tuple[str, ...]]
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name, in order; Python's own TypeError where they do not fit."""
+        named = dict(zip(self.positional, args, strict=False))
+        arguments = {**self.defaults, **named, **kwargs}
+        if (
+            len(args) > len(self.positional)
+            or any(name in named for name in kwargs)
+            or set(arguments) != set(self.kinds)
+        ):
+            self.signature.bind(*args, **kwargs)
+        return {name: arguments[name] for name in self.kinds}
+
+
+#: Every declared equation, by its bare formula.
+DECLARED: dict[Callable[..., Any], Equation] = {}
+
+
+def equation(
+    *others: Callable[..., Any], **kinds: Kind | str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare what the arguments of a formula may be; the formula itself is given back.
+
+    Args:
+        others: equations whose kinds go for arguments of the same names; and functions of some of
+            the arguments that raise a `MathsError` where these do not fit each other.
+        kinds: by argument; a string stands for finite numbers with these axes.
+    """
+
+    def declare(body: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(body)
+        parameters = signature.parameters.values()
+        declared: dict[str, Kind] = {}
+        needs: list[Need] = []
+        for function in others:
+            if function in DECLARED:
+                declared |= DECLARED[function].kinds
+                needs += DECLARED[function].needs
+            else:
+                needs.append(function)
+        declared |= {
+            k: floats(kind) if isinstance(kind, str) else kind for k, kind in kinds.items()
+        }
+        DECLARED[body] = Equation(
+            body=body,
+            signature=signature,
+            positional=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
+            defaults={p.name: p.default for p in parameters if p.default is not p.empty},
+            kinds={p.name: declared[p.name] for p in parameters},
+            needs={need: tuple(inspect.signature(need).parameters) for need in needs},
+        )
+        return body
+
+    return declare
+
+
+def open_door(names: dict[str, Any], public: Iterable[str]) -> dict[str, Callable[..., Any]]:
+    """Put the public names of a room, in its namespace, behind the door."""
+    doors = {name: checked(names[name]) for name in public}
+    names.update(doors)
+    return doors
+
+
+def checked(body: Callable[P, R]) -> Callable[P, R]:
+    """The formula behind the door; `__wrapped__` is the formula."""
+    declared = DECLARED[body]
+    name = body.__name__
+
+    @functools.wraps(body)
+    def door(*args: P.args, **kwargs: P.kwargs) -> R:
+        arguments = declared.bind(args, kwargs)
+        try:
+            entered = enter(arguments, declared.kinds, declared.defaults)
+            with _quiet(entered):
+                for need, needed in declared.needs.items():
+                    need(**{argument: entered.arguments[argument] for argument in needed})
+                return _leave(entered, body(**entered.arguments))  # pyright: ignore[reportCallIssue]
+        except MathsError as refusal:
+            raise MathsError(f"{name}: {refusal}") from None
+        except (ArithmeticError, MemoryError) as error:
+            raise MathsError(f"{name}: its arguments are out of range: {error}") from error
+
+    door.__module__ = "pellucid.maths"
+    return door
+
+
+def _quiet(entered: Entered) -> AbstractContextManager[Any]:
+    """NumPy is not to warn of an exponential on its way to 0, nor of what became infinite."""
+    library = entered.xp.__name__ if entered.xp is not None else "torch"
+    return nullcontext() if "torch" in library or "jax" in library else np.errstate(all="ignore")
+
+
+def _leave(entered: Entered, results: Any) -> Any:
+    """The results in the type that came."""
+    if isinstance(results, tuple):
+        return tuple(_leave(entered, result) for result in results)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    _refuse_nan(entered, results)
+    if entered.input_dtype == entered.dtype or results.dtype != entered.dtype:
+        return results
+    return entered.xp.astype(results, entered.input_dtype)
+
+
+def _refuse_nan(entered: Entered, result: Array) -> None:
+    """Arguments that are numbers have come to none: of 0 / 0, say, or of two infinities."""
+    xp = entered.xp
+    if xp is None:
+        is_nan = result != result
+    else:
+        is_nan = xp.isdtype(result.dtype, "real floating") and has_nan(result)
+    if is_nan and not entered.holds_nan:
+        raise MathsError("the result holds nan: for these arguments there is no number")

@@ -1,0 +1,237 @@
+"""What the arguments of an equation may be: its kinds of arrays and of numbers, and their axes.
+
+Comes in: axes as a string ("... time features"), and ranges. Goes out: kinds, with which
+`pellucid.maths.door.equation` declares an equation. It knows no equation and looks at no array.
+
+Axes with one name have one length in all arguments, `...` stands for the same leading axes in all
+of them, and nothing broadcasts unless its kind says so. An axis has at least one entry;
+"samples>=2" asks for more, "time>=0" for fewer, and "width|1" lets an axis of one stand for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A named axis: its least length, and whether one entry may stand for all."""
+
+    name: str
+    least: int = 1
+    or_one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The axes of an array; `leading` where any number of others, `...`, may come before."""
+
+    leading: bool
+    named: tuple[Axis, ...]
+
+    def __str__(self) -> str:
+        names = [*(["..."] if self.leading else []), *(axis.name for axis in self.named)]
+        return f"({', '.join(names)}{',' if names and names != ['...'] and len(names) < 2 else ''})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which numbers are meant."""
+
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+    below: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floats:
+    """Floating numbers; infinite or nan only where that has a meaning."""
+
+    axes: Axes
+    range: Range = Range()
+    lowest: bool = False  # -inf: masked, or impossible
+    highest: bool = False  # inf
+    nan: bool = False
+    probabilities: bool = False
+    sums_to_one: bool = False
+    broadcasts: bool = False
+    whole_too: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wholes:
+    """Whole numbers; where `below` names an axis or an argument, from 0 to below it."""
+
+    axes: Axes
+    range: Range = Range()
+    below: str | None = None
+    broadcasts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truths:
+    """Truth values."""
+
+    axes: Axes
+    broadcasts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One number, never nan; not an array."""
+
+    range: Range = Range()
+    whole: bool = False
+    even: bool = False
+    infinite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One of a few words."""
+
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or False."""
+
+
+ArrayKind = Floats | Wholes | Truths
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A number, or an array."""
+
+    number: Number
+    array: ArrayKind
+
+
+Kind = ArrayKind | Number | Words | Flag | Either
+
+_ABOVE_ZERO, _FROM_ZERO = Range(above=0), Range(least=0)
+
+ANY_NUMBER = Number()
+POSITIVE = Number(range=_ABOVE_ZERO)
+NOT_NEGATIVE = Number(range=_FROM_ZERO)
+#: Where an infinite price is one too.
+COST = Number(infinite=True)
+ABOVE_ONE = Number(range=Range(above=1))
+AT_LEAST_ONE = Number(range=Range(least=1))
+FRACTION = Number(range=Range(least=0, most=1))
+BELOW_ONE = Number(range=Range(least=0, below=1))
+#: In (0, 1].
+SHARE = Number(range=Range(above=0, most=1))
+COUNT = Number(range=Range(least=1), whole=True)
+FROM_ZERO = Number(range=_FROM_ZERO, whole=True)
+EVEN = Number(range=Range(least=2), whole=True, even=True)
+FLAG = Flag()
+
+
+def parse_axes(text: str) -> Axes:
+    """Axes as they are written: "... time>=0 width|1"."""
+    words = text.split()
+    leading = words[:1] == ["..."]
+    return Axes(leading, tuple(_axis(word) for word in words[leading:]))
+
+
+def _axis(word: str) -> Axis:
+    name, _, least = word.partition(">=")
+    name, _, alternative = name.partition("|")
+    return Axis(name, int(least or 1), alternative == "1")
+
+
+def floats(axes: str) -> Floats:
+    """Finite numbers."""
+    return Floats(axes=parse_axes(axes))
+
+
+def masked(axes: str, *, broadcasts: bool = False) -> Floats:
+    """Numbers that may be -inf: masked, or the logarithm of 0."""
+    return Floats(axes=parse_axes(axes), lowest=True, broadcasts=broadcasts)
+
+
+def scores(axes: str) -> Floats:
+    """Scores of a row: -inf where masked; a nan spoils its row and no other."""
+    return Floats(axes=parse_axes(axes), lowest=True, nan=True)
+
+
+def extended(axes: str) -> Floats:
+    """Numbers that may be infinite, either way."""
+    return Floats(axes=parse_axes(axes), lowest=True, highest=True)
+
+
+def positive(axes: str) -> Floats:
+    """Numbers above 0."""
+    return Floats(axes=parse_axes(axes), range=_ABOVE_ZERO)
+
+
+def not_negative(axes: str) -> Floats:
+    """Numbers that are at least 0."""
+    return Floats(axes=parse_axes(axes), range=_FROM_ZERO)
+
+
+def shares(axes: str) -> Floats:
+    """Numbers in [0, 1]."""
+    return Floats(axes=parse_axes(axes), probabilities=True)
+
+
+def distribution(axes: str) -> Floats:
+    """Numbers in [0, 1] that sum to one along the last axis."""
+    return Floats(axes=parse_axes(axes), probabilities=True, sums_to_one=True)
+
+
+def reals(axes: str) -> Floats:
+    """Finite numbers, floating or whole."""
+    return Floats(axes=parse_axes(axes), whole_too=True)
+
+
+def wholes(axes: str, *, least: int | None = None) -> Wholes:
+    """Whole numbers."""
+    return Wholes(axes=parse_axes(axes), range=Range(least=least))
+
+
+def index(axes: str, *, of: str) -> Wholes:
+    """Whole numbers from 0 to below the length of an axis, or an argument's value."""
+    return Wholes(axes=parse_axes(axes), below=of)
+
+
+def mask(axes: str) -> Truths:
+    """Truth values whose shape broadcasts to the axes."""
+    return Truths(axes=parse_axes(axes), broadcasts=True)
+
+
+def truths(axes: str) -> Truths:
+    """Truth values."""
+    return Truths(axes=parse_axes(axes))
+
+
+def in_range(x: float, range: Range) -> bool:
+    """Whether a number is meant; nan never is."""
+    return (
+        (range.above is None or x > range.above)
+        and (range.least is None or x >= range.least)
+        and (range.most is None or x <= range.most)
+        and (range.below is None or x < range.below)
+        and x == x
+    )
+
+
+def describe(range: Range) -> str:
+    """A range in words: "greater than 0", "between 0 and 1"."""
+    minimum, maximum = range.least, range.most
+    if minimum is not None and maximum is not None:
+        return f"between {minimum:g} and {maximum:g}"
+    words: list[str] = []
+    if range.above is not None:
+        words.append(f"greater than {range.above:g}")
+    if minimum is not None:
+        words.append(f"at least {minimum:g}")
+    if maximum is not None:
+        words.append(f"at most {maximum:g}")
+    if range.below is not None:
+        words.append(f"less than {range.below:g}")
+    return " and ".join(words)

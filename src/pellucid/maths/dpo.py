@@ -1,0 +1,214 @@
+"""Preference and policy: which of two answers is better, and how far a model may go for a reward.
+
+Comes in: log P of whole answers under a policy and a reference, or distributions and rewards. Goes
+out: losses and gradients. It does not know who preferred, or what drew the answers.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.divergences import kl_divergence, kl_divergence_grad
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import FRACTION, POSITIVE, distribution, extended
+from pellucid.maths.logistic import sigmoid, softplus
+from pellucid.maths.safe_log import log_of
+from pellucid.maths.softmax import softmax
+
+
+@equation(
+    chosen="...",
+    rejected="...",
+    reference_chosen="...",
+    reference_rejected="...",
+    beta=POSITIVE,
+    label_smoothing=FRACTION,
+)
+def dpo_loss(
+    chosen: Array,
+    rejected: Array,
+    reference_chosen: Array,
+    reference_rejected: Array,
+    *,
+    beta: float,
+    label_smoothing: float = 0.0,
+) -> Array:
+    """How surprised the policy is by a preference, read off its change against a reference.
+
+    z = beta [ (log pi_c - log pi_r) - (log ref_c - log ref_r) ]
+    L = -(1 - s) log sigmoid(z) - s log sigmoid(-z)
+
+    log 2 where the policy is its reference. Smoothing s says that a share of preferences is wrong.
+
+    Args:
+        chosen, rejected: log P of each answer under the policy, (...). reference_chosen,
+            reference_rejected: under the reference, (...). Returns (...).
+        beta: how dear it is to leave the reference, above 0.
+        label_smoothing: s, in [0, 1].
+    Units:
+        Nats per preference.
+    Gradient:
+        `dpo_loss_grad`.
+    Fails:
+        Only the difference counts: log P of the chosen may fall, so long as the other's falls more.
+    Raises:
+        MathsError: the shapes differ, beta is not above 0, or s not between 0 and 1.
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", eq. 7; Mitchell 2023, "A note on DPO
+        with noisy preferences and relationship to IPO" (smoothing).
+    See also:
+        `regularised_reward_optimum`, from which it follows.
+    Example:
+        dpo_loss(array([-10.0]), array([-30.0]), array([-10.1]), array([-20.1]), beta=0.1)
+    """
+    z = dpo_margin(chosen, rejected, reference_chosen, reference_rejected, beta=beta)
+    return (1 - label_smoothing) * softplus(-z) + label_smoothing * softplus(z)
+
+
+@equation(dpo_loss)
+def dpo_loss_grad(
+    chosen: Array,
+    rejected: Array,
+    reference_chosen: Array,
+    reference_rejected: Array,
+    *,
+    beta: float,
+    label_smoothing: float = 0.0,
+) -> tuple[Array, Array]:
+    """The gradients of `dpo_loss` by log P of the chosen and of the rejected answer.
+
+    dL/d chosen = -beta (sigmoid(-z) - s) = -dL/d rejected
+
+    The pull is strongest where the preference is got wrong, and fades as it is learned.
+
+    Args:
+        As `dpo_loss`. Returns dchosen, drejected.
+    """
+    z = dpo_margin(chosen, rejected, reference_chosen, reference_rejected, beta=beta)
+    pull = beta * (sigmoid(-z) - label_smoothing)
+    return -pull, pull
+
+
+@equation(dpo_loss)
+def dpo_margin(
+    chosen: Array,
+    rejected: Array,
+    reference_chosen: Array,
+    reference_rejected: Array,
+    *,
+    beta: float,
+) -> Array:
+    """By how much the implicit reward of the chosen answer exceeds that of the rejected one.
+
+    z = beta [ (log pi_c - log pi_r) - (log ref_c - log ref_r) ]
+
+    Args:
+        As `dpo_loss`. Returns (...).
+    Gradient:
+        beta and -beta.
+    Raises:
+        MathsError: the shapes differ, or beta is not above 0.
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", eq. 6.
+    Example:
+        dpo_margin(array([-10.0]), array([-30.0]), array([-10.1]), array([-20.1]), beta=0.1)
+    """
+    return beta * ((chosen - rejected) - (reference_chosen - reference_rejected))
+
+
+@equation(margin=extended("..."))
+def hinge_preference_loss(margin: Array) -> Array:
+    """A preference that costs nothing any more once its margin is 1.
+
+    L = max(0, 1 - z)
+
+    Args:
+        margin: z, (...), as `dpo_margin` gives it. Returns (...).
+    Gradient:
+        `hinge_preference_loss_grad`.
+    Raises:
+        MathsError: the margin is not floating.
+    Source:
+        Liu et al. 2024, "Statistical Rejection Sampling Improves Preference Optimization".
+    Example:
+        hinge_preference_loss(array([-1.0, 0.5, 2.0]))
+    """
+    xp = namespace(margin)
+    return xp.where(margin < 1, 1 - margin, xp.zeros_like(margin))
+
+
+@equation(hinge_preference_loss)
+def hinge_preference_loss_grad(margin: Array) -> Array:
+    """The gradient of `hinge_preference_loss` by the margin; at 1 the subgradient 0.
+
+    dL/dz = -1 where z < 1, else 0
+
+    Args:
+        margin: (...). Returns (...).
+    """
+    xp = namespace(margin)
+    return xp.where(margin < 1, -xp.ones_like(margin), xp.zeros_like(margin))
+
+
+@equation(
+    p=distribution("... answers"),
+    reference=distribution("... answers"),
+    reward="... answers",
+    beta=POSITIVE,
+)
+def regularised_reward(p: Array, reference: Array, reward: Array, *, beta: float) -> Array:
+    """What a policy earns, less what it pays for leaving its reference. To be made large.
+
+    J(p) = sum_i p_i r_i - beta KL(p || ref)
+
+    Args:
+        p, reference: (..., answers), distributions. reward: like them. Returns (...).
+        beta: above 0.
+    Units:
+        Those of the reward.
+    Gradient:
+        `regularised_reward_grad`.
+    Fails:
+        -inf where the policy does what the reference never does.
+    Raises:
+        MathsError: the shapes differ, a distribution does not sum to one, or beta is not above 0.
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", eq. 3.
+    See also:
+        `regularised_reward_optimum`.
+    Example:
+        regularised_reward(array([0.5, 0.5]), array([0.9, 0.1]), array([0.0, 1.0]), beta=0.5)
+    """
+    return namespace(p, reward).sum(p * reward, axis=-1) - beta * kl_divergence(p, reference)
+
+
+@equation(regularised_reward)
+def regularised_reward_grad(p: Array, reference: Array, reward: Array, *, beta: float) -> Array:
+    """The gradient of `regularised_reward` by the policy's probabilities.
+
+    dJ/dp_i = r_i - beta (log(p_i / ref_i) + 1)
+
+    Args:
+        As `regularised_reward`. Returns like p.
+    """
+    return reward - beta * kl_divergence_grad(p, reference)[0]
+
+
+@equation(regularised_reward)
+def regularised_reward_optimum(reference: Array, reward: Array, *, beta: float) -> Array:
+    """The policy that earns most under `regularised_reward`: the reference, tilted.
+
+    p_i = ref_i exp(r_i / beta) / Z
+
+    There the gradient is the same for every answer: no probability can be moved with profit.
+
+    Args:
+        reference: (..., answers), a distribution. reward: like it. Returns like it.
+        beta: above 0. Large: the reference; small: the best answer alone.
+    Raises:
+        MathsError: the shapes differ, the reference does not sum to one, or beta is not above 0.
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", eq. 4.
+    Example:
+        regularised_reward_optimum(array([0.9, 0.1]), array([0.0, 1.0]), beta=0.5)
+    """
+    return softmax(log_of(reference) + reward / beta)

@@ -1,0 +1,155 @@
+"""Policy gradients: answers that went better than expected become likelier.
+
+Comes in: log P of answers that were drawn, and by how much each was better than expected. Goes out:
+losses, to be made small, and their gradients. Also what "better than expected" can mean in a group
+of answers to the same prompt. It does not know what rewarded them.
+"""
+
+from __future__ import annotations
+
+from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door.equation import equation
+from pellucid.maths.door.kinds import NOT_NEGATIVE, POSITIVE
+
+
+@equation(log_p="...", advantage="...")
+def policy_gradient_loss(log_p: Array, advantage: Array) -> Array:
+    """A loss whose gradient is, on average, that of the expected reward downwards.
+
+    L = -A log pi(a)
+
+    Its value means nothing; only its gradient does.
+
+    Args:
+        log_p: log pi(a) of what was drawn from pi, (...). advantage: A, (...). Returns (...).
+    Gradient:
+        `policy_gradient_loss_grad`.
+    Fails:
+        Drawn from another policy than pi, its gradient is of something else: see
+        `clipped_policy_loss`.
+    Raises:
+        MathsError: the shapes differ.
+    Source:
+        Williams 1992, "Simple Statistical Gradient-Following Algorithms for Connectionist
+        Reinforcement Learning", eq. 11.
+    Example:
+        policy_gradient_loss(array([-1.0, -2.0]), array([0.5, -0.5]))
+    """
+    return -advantage * log_p
+
+
+@equation(policy_gradient_loss)
+def policy_gradient_loss_grad(log_p: Array, advantage: Array) -> Array:
+    """The gradient of `policy_gradient_loss` by log P.
+
+    dL/dlog pi = -A
+
+    Args:
+        As `policy_gradient_loss`. Returns like log_p.
+    """
+    return -advantage
+
+
+@equation(log_p="...", old_log_p="...", advantage="...", clip=POSITIVE)
+def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, clip: float) -> Array:
+    """A policy gradient that stops where a draw's probability has changed enough.
+
+    L = -min(r A, clip(r, 1 - eps, 1 + eps) A),  r = pi(a) / pi_old(a)
+
+    Args:
+        log_p: log pi(a), (...). old_log_p: under the policy that drew, (...). advantage: A, (...).
+            Returns (...).
+        clip: eps, above 0.
+    Gradient:
+        `clipped_policy_loss_grad`.
+    Fails:
+        Only gain is clipped: where r A is already worse than it was, the loss goes on growing with
+        r, without bound.
+    Raises:
+        MathsError: the shapes differ, or clip is not above 0.
+    Source:
+        Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eq. 7.
+    Example:
+        clipped_policy_loss(array([-1.0, -1.0]), array([-2.0, -1.1]), array([1.0, 1.0]), clip=0.2)
+    """
+    ratio = _ratio(log_p, old_log_p)
+    xp = namespace(log_p)
+    low, high = xp.full_like(ratio, 1 - clip), xp.full_like(ratio, 1 + clip)
+    clipped = xp.where(ratio > high, high, xp.where(ratio < low, low, ratio))
+    free, bound = ratio * advantage, clipped * advantage
+    return -xp.where(bound < free, bound, free)
+
+
+@equation(clipped_policy_loss)
+def clipped_policy_loss_grad(
+    log_p: Array, old_log_p: Array, advantage: Array, *, clip: float
+) -> Array:
+    """The gradient of `clipped_policy_loss` by log P: none where the gain is clipped.
+
+    dL/dlog pi = -r A, and 0 where A > 0 and r > 1 + eps, or A < 0 and r < 1 - eps
+
+    Args:
+        As `clipped_policy_loss`. Returns like log_p.
+    """
+    ratio = _ratio(log_p, old_log_p)
+    xp = namespace(log_p)
+    done = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
+    return xp.where(done, xp.zeros_like(ratio), -ratio * advantage)
+
+
+@equation(rewards="... samples>=2")
+def rloo_advantages(rewards: Array) -> Array:
+    """By how much each answer beat the mean of the other answers to its prompt.
+
+    A_i = r_i - sum_(j != i) r_j / (n - 1) = (r_i - mean) n / (n - 1)
+
+    The others know nothing of answer i, so that the policy gradient stays unbiased.
+
+    Args:
+        rewards: (..., samples), at least two. Returns like it.
+    Units:
+        Those of the reward.
+    Raises:
+        MathsError: the rewards are not floating, or there is only one sample.
+    Source:
+        Kool, van Hoof and Welling 2019, "Buy 4 REINFORCE Samples, Get a Baseline for Free!", eq. 8;
+        Ahmadian et al. 2024, "Back to Basics: Revisiting REINFORCE Style Optimization for Learning
+        from Human Feedback in LLMs" (RLOO).
+    See also:
+        `policy_gradient_loss`, `grpo_advantages`.
+    Example:
+        rloo_advantages(array([1.0, 0.0, 0.0, 0.0]))
+    """
+    n = rewards.shape[-1]
+    return (rewards - namespace(rewards).mean(rewards, axis=-1)[..., None]) * (n / (n - 1))
+
+
+@equation(rewards="... samples>=2", eps=NOT_NEGATIVE)
+def grpo_advantages(rewards: Array, *, eps: float) -> Array:
+    """By how many standard deviations each answer beat the mean of all answers to its prompt.
+
+    A_i = (r_i - mean) / (std + eps),  std with n - 1
+
+    Args:
+        rewards: (..., samples), at least two. Returns like it.
+        eps: at least 0; with 0 a group whose rewards are all the same is refused.
+    Fails:
+        It has another optimum than the reward has: where nearly all answers are good the spread is
+        small, and the pull away from the reference grows without end.
+    Raises:
+        MathsError: the rewards are not floating, there is only one sample, or eps is negative.
+    Source:
+        Shao et al. 2024, "DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open
+        Language Models", section 4.1.2.
+    See also:
+        `rloo_advantages`, which does not divide.
+    Example:
+        grpo_advantages(array([1.0, 0.0, 0.0, 0.0]), eps=1e-4)
+    """
+    xp = namespace(rewards)
+    better = rewards - xp.mean(rewards, axis=-1)[..., None]
+    return better / (xp.std(rewards, axis=-1, correction=1)[..., None] + eps)
+
+
+def _ratio(log_p: Array, old_log_p: Array) -> Array:
+    return namespace(log_p).exp(log_p - old_log_p)

@@ -1,0 +1,65 @@
+"""Weights in fewer bits: the matrices of a model rounded to what bfloat16 or eight bits can say.
+
+Comes in: a model. Goes out: the same model, its matrices rounded, and beside them the same numbers
+in their few bits, for whoever reads them from memory faster so. It does not know who that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from pellucid.errors import ConfigError, PellucidError
+from pellucid.model.quantized_matrix import Narrow, Weights, narrowed
+from pellucid.model.transformer import Transformer
+from pellucid.native import huge_buffer
+from pellucid.typed import named_modules
+
+#: Bytes of a cache line: where a matrix begins.
+_LINE = 64
+
+
+@torch.no_grad()
+def narrow(model: Transformer, weights: Weights) -> None:
+    """Round the matrices of linear layers, and the embedding where it is the head, in place.
+
+    Norms, biases, vectors of positions and an embedding that is looked up alone stay as they are.
+    The weights before are gone. "float32" changes nothing.
+
+    Raises:
+        ConfigError: `weights` is none of the three.
+        PellucidError: a matrix is computed from other parameters, as by weight norm.
+    """
+    if weights not in get_args(Weights):
+        raise ConfigError(
+            f"weights was {weights!r}; it has to be one of {', '.join(get_args(Weights))}"
+        )
+    if weights == "float32":
+        return
+    names = [f"{name}.weight" for name in _matrices(model)]
+    matrices = {name: model.get_parameter(name) for name in names}
+    width = 2 if weights == "bfloat16" else 1
+    # one after the other, as they will be read
+    sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
+    room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
+    for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):
+        rounded = narrowed(matrix, weights)
+        values = part[: matrix.numel() * width].view(rounded.values.dtype).view_as(matrix)
+        matrix.copy_(rounded.wide())
+        model.narrow[name] = Narrow(values.copy_(rounded.values), rounded.scales, matrix._version)
+
+
+def _matrices(model: Transformer) -> Iterator[str]:
+    tied = model.has_head and model.head is None
+    for name, module in named_modules(model).items():
+        if parametrize.is_parametrized(module):
+            raise PellucidError(
+                f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
+                "so there is none to round: leave weights at float32"
+            )
+        if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
+            yield name

@@ -1,0 +1,131 @@
+"""Relative positions: what a score is told about how far a key is from its query.
+
+Comes in: queries by head, a view of where they stand. Goes out: what is added to scores, or to
+values. They do not know the keys.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.maths.relative_positions import alibi_slopes, distance_buckets
+from pellucid.model.embedding import table
+from pellucid.model.positions import Positions
+from pellucid.model.views import View, distances
+
+
+class ALiBi(Positions):
+    """A penalty on scores that grows with the distance, each head at its own slope.
+
+    Source:
+        Press, Smith and Lewis 2022, "Train Short, Test Long".
+    See also:
+        `pellucid.maths.alibi_slopes`, `pellucid.maths.alibi_bias`.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, *, n_heads: int) -> None:
+        super().__init__()
+        with torch.device("cpu"):  # a constant: real even in a model built on the meta device
+            heads = torch.arange(n_heads, dtype=torch.float64)
+            slopes = alibi_slopes(heads, n_heads=n_heads).float()
+        self.register_buffer("slopes", slopes, persistent=False)
+
+    def bias(
+        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+    ) -> Float[Tensor, "heads queries keys"]:
+        """-slope |distance|."""
+        far = distances(view.start, q.shape[2], q.device)
+        return -self.slopes[:, None, None] * far.abs()
+
+
+class BucketedBias(Positions):
+    """A trained number per head and bucket of distances, added to the scores.
+
+    Source:
+        Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+        Transformer", section 2.1.
+    See also:
+        `pellucid.maths.distance_buckets`.
+    """
+
+    buckets: Tensor
+
+    def __init__(
+        self,
+        *,
+        context_length: int,
+        n_heads: int,
+        n_buckets: int,
+        max_distance: int,
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        self.table = table(n_buckets, n_heads)
+        self.furthest = context_length - 1
+        with torch.device("cpu"):  # a constant: real even in a model built on the meta device
+            buckets = distance_buckets(
+                torch.arange(-self.furthest, self.furthest + 1),
+                n_buckets=n_buckets,
+                max_distance=max_distance,
+                causal=causal,
+            )
+        self.register_buffer("buckets", buckets, persistent=False)
+
+    def bias(
+        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+    ) -> Float[Tensor, "heads queries keys"]:
+        """The number of each distance's bucket, by head."""
+        far = distances(view.start, q.shape[2], q.device)
+        buckets = self.buckets[far + self.furthest]
+        return self.table(buckets).permute(2, 0, 1)
+
+
+class ShawRelative(Positions):
+    """A trained vector per clipped distance added to every key, with `d_value` to every value.
+
+    score_nm = scale q_n (k_m + a_m-n);  z_n = sum_m w_nm (v_m + b_m-n). The heads share them.
+
+    Source:
+        Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
+        eq. 3-4.
+    """
+
+    def __init__(self, *, max_distance: int, d_head: int, d_value: int | None = None) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        rows = 2 * max_distance + 1
+        self.keys = table(rows, d_head)
+        self.values = None if d_value is None else table(rows, d_value)
+        self.adds_values = d_value is not None
+
+    def bias(
+        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """scale q a: each query with all 2 max_distance + 1 vectors, looked up by distance."""
+        by_distance = (q @ self.keys.weight.to(q.dtype).t()) * scale
+        index = self._index(q.shape[2], view, q.device).expand(*q.shape[:2], -1, -1)
+        return by_distance.gather(-1, index)
+
+    def add_values(
+        self,
+        mixed: Float[Tensor, "batch heads queries d_value"],
+        weights: Float[Tensor, "batch heads queries keys"],
+        view: View,
+    ) -> Float[Tensor, "batch heads queries d_value"]:
+        """The weights of keys at one distance summed, then one product with the vectors."""
+        if self.values is None:
+            return mixed
+        index = self._index(weights.shape[2], view, weights.device).expand_as(weights)
+        rows = self.values.weight.shape[0]
+        by_distance = weights.new_zeros(*weights.shape[:3], rows).scatter_add(-1, index, weights)
+        return mixed + by_distance @ self.values.weight.to(weights.dtype)
+
+    def _index(
+        self, n_queries: int, view: View, device: torch.device
+    ) -> Int[Tensor, "queries keys"]:
+        far = distances(view.start, n_queries, device)
+        return far.clamp(-self.max_distance, self.max_distance) + self.max_distance

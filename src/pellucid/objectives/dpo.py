@@ -1,0 +1,94 @@
+"""Make the better of two answers likelier, without a model of rewards (DPO).
+
+Comes in: a model and pairs of answers; the reference is there from the beginning. Goes out: nats
+per pair. It does not know who preferred.
+
+The two answers go through the model one after the other: rows of chosen and rejected differ in
+length, and neither is filled up to the other's. What the backward pass keeps is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pellucid.batches import LanguageModel, Loss, PreferenceBatch, TokenBatch
+from pellucid.maths.dpo import dpo_loss, dpo_margin, hinge_preference_loss
+from pellucid.maths.logistic import softplus
+from pellucid.objectives.chunks import row_log_p
+from pellucid.objectives.reference import Reference, asked
+
+
+class DirectPreference:
+    """-log sigmoid(z), z = beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)], over pairs.
+
+    log P of an answer is the sum over its tokens. With `label_smoothing` s a share of pairs is
+    taken to be the wrong way round; "hinge" is max(0, 1 - z).
+
+    Parts: `loss_nats`, -log sigmoid(z) whatever is minimised; `accuracy`, the share of pairs with
+    z > 0, ties counting half; `margin`, z; `chosen_reward` and `rejected_reward`, beta log(pi /
+    ref); `log_ratio`, log(pi / ref) in nats per answer. The last is over answers that were given:
+    a KL divergence would be over answers that the model draws.
+
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization", eq. 7; Mitchell 2023 (smoothing);
+        Liu et al. 2024, "Statistical Rejection Sampling Improves Preference Optimization" (hinge).
+    See also:
+        `pellucid.maths.dpo_loss`, `pellucid.maths.hinge_preference_loss`.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        *,
+        beta: float,
+        loss: Literal["sigmoid", "hinge"] = "sigmoid",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        self.reference = reference
+        self.beta = beta
+        self.loss: Literal["sigmoid", "hinge"] = loss
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, model: LanguageModel, batch: PreferenceBatch) -> Loss:
+        """The batch's share of the mean over pairs."""
+        answers = (batch.chosen, batch.rejected)
+        chosen, rejected = (answer_log_p(model, answer) for answer in answers)
+        with asked(self.reference, model) as reference:
+            kept_chosen, kept_rejected = (answer_log_p(reference, answer) for answer in answers)
+        log_ps = (chosen, rejected, kept_chosen, kept_rejected)
+        n = batch.n_supervised
+        with torch.no_grad():
+            parts = {name: part.sum() / n for name, part in self._parts(*log_ps).items()}
+        return Loss(total=self._losses(*log_ps).sum() / n, parts=parts)
+
+    def _losses(self, *log_ps: Tensor) -> Tensor:
+        match self.loss:
+            case "sigmoid":
+                return dpo_loss(*log_ps, beta=self.beta, label_smoothing=self.label_smoothing)
+            case "hinge":
+                return hinge_preference_loss(dpo_margin(*log_ps, beta=self.beta))
+            case _:
+                assert_never(self.loss)
+
+    def _parts(self, *log_ps: Tensor) -> dict[str, Tensor]:
+        """Per pair, what is reported."""
+        chosen, rejected = log_ps[0] - log_ps[2], log_ps[1] - log_ps[3]
+        margin = dpo_margin(*log_ps, beta=self.beta)
+        return {
+            "loss_nats": softplus(-margin),
+            "accuracy": (margin.sign() + 1) / 2,
+            "margin": margin,
+            "chosen_reward": self.beta * chosen,
+            "rejected_reward": self.beta * rejected,
+            "log_ratio": (chosen + rejected) / 2,
+        }
+
+
+def answer_log_p(model: LanguageModel, batch: TokenBatch) -> Float[Tensor, " batch"]:
+    """log P of each row's targets, as one answer."""
+    hidden = model.hidden_states(batch.ids, documents=batch.documents, padding=batch.padding)
+    return row_log_p(model, hidden, batch.targets).sum(-1)

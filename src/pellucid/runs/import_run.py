@@ -1,0 +1,67 @@
+"""A run that was not trained here: what is said of it, and how it is written.
+
+Comes in: a config, weights, a tokenizer. Goes out: a run's folder; what is refused leaves nothing
+behind. It does not know where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints import Checkpoint, refuse_non_finite, write_text
+from pellucid.config import run_to_toml
+from pellucid.errors import CheckpointError
+from pellucid.reader import read_bytes
+from pellucid.saved_runs.folder import preparing
+from pellucid.saved_runs.requirements import Kind
+from pellucid.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A run made of a published model; `left_out` are tensors that have no place here, and why."""
+
+    folder: Path
+    family: str
+    kind: Kind
+    parameters: int
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A directory that `transformers` reads."""
+
+    folder: Path
+    family: str
+
+
+def write_run(
+    out: Path,
+    run: config.Run,
+    tensors: Mapping[str, Tensor],
+    words: Tokenizer,
+    family: str,
+    *,
+    template: Path | None = None,
+) -> None:
+    """Write the run `out`, at step 0, with a template of chats if there is one.
+
+    Raises:
+        RunError: `out` is taken.
+        NonFiniteError: a tensor holds NaN or an infinity.
+    """
+    refuse_non_finite(tensors, f"the {family} model")
+    with preparing(out) as (_, work):
+        words.save(work.tokenizer)
+        if template is not None and template.exists():
+            work.template.write_bytes(read_bytes(template, refusal=CheckpointError))
+        checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
+        work.shelf.save(0, checkpoint, best=False, keep=1)
+        # last: a folder with a config is a run
+        write_text(work.config, run_to_toml(run))

@@ -1,0 +1,125 @@
+"""Whether a training fits into the memory that is free: asked before it is begun.
+
+Comes in: a config, and data once they are read. Goes out: nothing, a warning, or a refusal. It does
+not know how anything is built.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from pellucid import config
+from pellucid.counting import (
+    Conditions,
+    MemoryEstimate,
+    least_memory,
+    least_model,
+    parameter_count,
+    peak_memory,
+    weights_memory,
+    with_vocabulary,
+)
+from pellucid.counting.peak import PROCESS_BYTES
+from pellucid.counting.temporaries import token_bytes
+from pellucid.data import StoredExamples
+from pellucid.data.prepared import Data
+from pellucid.free_memory import resident_memory
+from pellucid.saved_runs.initial_weights import config_of
+from pellucid.saved_runs.memory_check import check_memory
+from pellucid.saved_runs.plan import find_device, find_precision
+
+_DOES = "this training needs"
+_ANSWERS = ("chosen", "rejected")
+
+
+def check_beginning(run: config.Run, *, watched: bool) -> int:
+    """Before anything is read: refuse what cannot fit, whatever the data are.
+
+    Returns the bytes of the process as it is now, which `check_training` counts on from: what is
+    freed of reading the data is used again.
+
+    Raises:
+        ConfigError: this machine does not have the device.
+        RunError: as `check_memory`.
+    """
+    device = find_device(run.training.device)
+    # first alone: where there are billions of layers, the other terms take long to count
+    check_memory(weights_memory(run.model), _DOES, device=device)
+    process = resident_memory() or PROCESS_BYTES
+    estimate = least_memory(run, _conditions(run, device, process, None, watched))
+    check_memory(estimate, _DOES, device=device)
+    return process
+
+
+def check_training(run: config.Run, data: Data, *, process: int, watched: bool) -> MemoryEstimate:
+    """What a training on these data will need, before anything is built.
+
+    Raises:
+        RunError: as `check_memory`.
+    """
+    device = find_device(run.training.device)
+    estimate = peak_memory(run, _conditions(run, device, process, _longest(run, data), watched))
+    check_memory(estimate, _DOES, device=device)
+    return estimate
+
+
+def _conditions(
+    run: config.Run,
+    device: torch.device,
+    process: int,
+    longest: tuple[int, int] | None,
+    watched: bool,
+) -> Conditions:
+    """What this machine and the data add to a config."""
+    precision = find_precision(run.training.precision, device)
+    reference = _reference_model(run)
+    copied = not isinstance(run.trained, config.LoRA) or isinstance(
+        run.objective, config.Distillation
+    )
+    return Conditions(
+        precision=precision,
+        kernel=None if device.type == "cpu" else "fused",
+        longest=longest,
+        asked=parameter_count(reference) if reference is not None and copied else 0,
+        asked_token=0 if reference is None else token_bytes(reference, precision),
+        process=process,
+        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
+        watched=watched,
+    )
+
+
+def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
+    """The longest rows that encoder and decoder read; None where rows are whole contexts."""
+    objective = run.objective
+    packed = isinstance(objective, config.SupervisedFineTuning) and objective.packed
+    if packed or not isinstance(data, StoredExamples):
+        return None
+    train, longest = data.train, data.train.longest_row
+    lengths = {name: column.lengths for name, column in train.columns.items()}
+    match objective:
+        case config.SequenceToSequence():
+            return int(lengths["source"].max()), int(lengths["target"].max())
+        case config.DirectPreference():  # the two answers are not filled up to one length
+            rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
+            mean = sum(rows) // len(rows)
+            return mean, mean
+        case config.PolicyGradient(max_new_tokens=written):
+            return longest + written, longest + written
+        case _:
+            return longest, longest
+
+
+def _reference_model(run: config.Run) -> config.Transformer | None:
+    """The model that is asked and not trained: a teacher, or what the run began as."""
+    match run.objective:
+        case config.Distillation(teacher=teacher):
+            if not teacher or not Path(teacher).exists():  # its task refuses, and says why
+                return None
+            return least_model(config_of(Path(teacher)).model)
+        case config.DirectPreference() | config.PolicyGradient():
+            return least_model(with_vocabulary(run).model)
+        case _:
+            return None

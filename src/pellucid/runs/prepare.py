@@ -1,0 +1,41 @@
+"""The data of a run, whatever they are: documents end to end, or rows.
+
+Comes in: a config. Goes out: a tokenizer, and what fills a run's folder. It does not know
+objectives.
+"""
+
+from __future__ import annotations
+
+from pellucid import config
+from pellucid.data import check_tokenizer, open_examples, open_prepared
+from pellucid.data.prepared import Data, Ready
+from pellucid.runs.prepare_examples import ready_rows
+from pellucid.runs.prepare_text import ready_text
+from pellucid.saved_runs.folder import RunFolder
+from pellucid.saved_runs.progress import Say, silent
+
+
+def ready_data(run: config.Run, say: Say, now: Say = silent) -> Ready:
+    """Read the data of a run, as far as its tokenizer needs.
+
+    Raises:
+        TextError: they cannot be read, or are too few.
+    """
+    if isinstance(run.text.corpus, config.Rows):
+        return ready_rows(run, say, now)
+    return Ready(*ready_text(run.text, say, now))
+
+
+def open_data(folder: RunFolder, run: config.Run) -> Data:
+    """What `ready_data` put into a run's folder, compared with its checksums.
+
+    Raises:
+        TextError: a file is missing or damaged, or the tokenizer is another.
+    """
+    if isinstance(run.text.corpus, config.Rows):
+        examples = open_examples(folder.text, verify=True)
+        check_tokenizer(folder.tokenizer, examples.facts.tokenizer_sha256)
+        return examples
+    text = open_prepared(folder.text, verify=True)
+    check_tokenizer(folder.tokenizer, text.manifest.tokenizer_sha256)
+    return text

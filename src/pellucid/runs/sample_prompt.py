@@ -1,0 +1,56 @@
+"""The sentence whose continuation is shown while a run learns: a beginning from its held-out text.
+
+Comes in: a config, prepared text. Goes out: the config with a sentence. A config that names one
+keeps it. It is the same each time: nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from pellucid import config
+from pellucid.data import PreparedText, Shard, StoredExamples
+from pellucid.tokenizers import Tokenizer
+
+#: Documents that are looked at, tokens of each, and the words and characters of a beginning.
+_DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 96, 4, 40
+#: A beginning of fewer words is taken only where no line has more.
+_ENOUGH = 3
+
+
+def with_sentence(
+    run: config.Run, data: PreparedText | StoredExamples, tokenizer: Tokenizer
+) -> config.Run:
+    """The config with a beginning from the held-out text, where it names no sentence."""
+    if run.training.sentence or not isinstance(data, PreparedText):
+        return run
+    sentence = beginning(data.held_out, tokenizer)
+    return replace(run, training=replace(run.training, sentence=sentence))
+
+
+def beginning(text: Shard, tokenizer: Tokenizer) -> str:
+    """The first words of the first line that has enough of them; else the longest there is."""
+    beginnings = [
+        words
+        for start in islice(text.starts, _DOCUMENTS)
+        for words in _beginnings(text, start, tokenizer)
+    ]
+    enough = (words for words in beginnings if len(words.split()) >= _ENOUGH)
+    return next(enough, max(beginnings, key=len, default=""))
+
+
+def _beginnings(text: Shard, start: int, tokenizer: Tokenizer) -> Iterator[str]:
+    """The first words of each line at the beginning of the document that starts there."""
+    ids = [int(token) for token in text.tokens[start : start + _TOKENS]]
+    inside = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
+    is_whole = len(ids) < _TOKENS or tokenizer.end_id in inside
+    for last in (tokenizer.end_id, tokenizer.unknown_id):
+        inside = inside[: inside.index(last)] if last in inside else inside
+    lines = tokenizer.decode(inside).partition("\ufffd")[0].strip().split("\n")
+    for place, line in enumerate(lines):
+        words = line[: _CHARACTERS + 1].split(" ")
+        # the last word may be cut: of several it is left out, unless the line ends there
+        ends = len(line) <= _CHARACTERS and (is_whole or place < len(lines) - 1)
+        yield " ".join((words if ends else words[:-1] or words)[:_WORDS])[:_CHARACTERS].strip()

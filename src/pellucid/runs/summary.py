@@ -1,0 +1,113 @@
+"""What is said before the first step.
+
+Comes in: everything a run is made of. Goes out: names and lines, in order. It does not know where
+they are shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import assert_never
+
+from pellucid import config
+from pellucid.counting import MemoryEstimate, parameter_count
+from pellucid.display.numbers import duration, short, size
+from pellucid.optim import group
+from pellucid.saved_runs.folder import RunFolder
+from pellucid.tasks import Task
+from pellucid.training import Job, mean_rows
+
+Fact = tuple[str, str]
+
+
+def facts_of(
+    run: config.Run,
+    plan: config.Plan,
+    folder: RunFolder,
+    task: Task,
+    seconds: float,
+    problem: str | None,
+    job: Job,
+    memory: MemoryEstimate,
+) -> Iterator[Fact]:
+    """The facts of a run that is about to start: data, model, batch, machine, cost, folder.
+
+    `seconds` is what the run is expected to take; `problem` is why nothing is compiled.
+    """
+    yield from task.facts
+    count = short(parameter_count(run.model))
+    width, length = run.model.d_model, run.model.context_length
+    layers = " + ".join(str(stack.n_layers) for stack in run.model.stacks)
+    yield "model", f"{count} parameters, {layers} layers of {width}, context {length}"
+    yield (
+        "updated",
+        "; ".join(
+            f"{part.what} {short(part.count)}" + ("" if part.decays else ", no decay")
+            for part in group(job.model.named_parameters()).every
+            if part.parameters
+        ),
+    )
+    yield from _frozen(run, job)
+    yield "batch", _batch(run, plan, task)
+    compiled = "compiled" if plan.compile else "not compiled"
+    why = "" if problem is None else f" ({problem})"
+    where = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
+    yield "on", f"{where}, {plan.precision}, {compiled}{why}"
+    if plan.device == "cpu":
+        yield "kernels", _kernels(plan)
+    yield "expect", f"about {duration(seconds)}, {size(memory.n_bytes)} of memory"
+    yield "seed", str(run.seed)
+    yield "folder", str(folder.path)
+    reward = dict(task.facts).get("reward")
+    again = "" if reward is None else f" --reward {reward}"
+    yield "to resume", f"pellucid train --resume {folder.path}{again}"
+
+
+def _kernels(plan: config.Plan) -> str:
+    """What was chosen to make an update short."""
+    attention = {"fused": "torch's fused attention", "products": "attention as matrix products"}
+    choices = [
+        attention[plan.attention],
+        "loss in C" if plan.native else "no C compiler: all in torch",
+    ]
+    if os.environ.get("THP_MEM_ALLOC_ENABLE") == "1":
+        choices.append("freed memory kept, in huge pages (--plain-memory: not)")
+    return "; ".join(choices)
+
+
+def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
+    """What does not move, where not all of the weights do."""
+    if run.trained is None:
+        return
+    parameters = list(job.model.parameters())
+    still = sum(parameter.numel() for parameter in parameters if not parameter.requires_grad)
+    share = still / sum(parameter.numel() for parameter in parameters)
+    match run.trained:
+        case config.LastLayers(count=count):
+            blocks = "block" if count == 1 else f"{count} blocks"
+            moves = f"all but the last {blocks}, the final norm and the head"
+        case config.LoRA(rank=rank, targets=targets):
+            moves = f"adapters of rank {rank} move beside {', '.join(targets)}"
+        case _:
+            assert_never(run.trained)
+    yield "frozen", f"{short(still)} parameters ({share:.1%}): {moves}"
+
+
+def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:
+    settings = run.training
+    rows, row_tokens = settings.batch_size, task.tokens_per_row
+    parts = f" in {settings.accumulation} parts" if settings.accumulation > 1 else ""
+    about = "" if row_tokens == int(row_tokens) else "about "
+    epochs = plan.total_steps * mean_rows(settings) / task.rows_per_epoch
+    text = f"{rows} x {about}{row_tokens:.0f} = {rows * row_tokens:,.0f} tokens a step{parts}"
+    match settings.growth:
+        case config.GrowingBatch(first=first, until=until):
+            text += f", growing from {first} rows over {until:.0%} of the steps"
+        case config.GrowingLength(first=first, until=until):
+            text += f", in pieces growing from {first} tokens over {until:.0%} of the steps"
+        case None:
+            pass
+        case _:
+            assert_never(settings.growth)
+    return f"{text}, {epochs:.1f} epochs"

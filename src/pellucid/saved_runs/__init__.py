@@ -1,0 +1,17 @@
+"""A run on disk: its folder, records and seal; opened, it is a `Run`. Knows no objective."""
+
+from pellucid.saved_runs.folder import RunFolder, existing_folder
+from pellucid.saved_runs.load import Run, load
+from pellucid.saved_runs.records import attach, read_events
+from pellucid.saved_runs.requirements import Kind, kind_of
+
+__all__ = [
+    "Kind",
+    "Run",
+    "RunFolder",
+    "attach",
+    "existing_folder",
+    "kind_of",
+    "load",
+    "read_events",
+]

@@ -1,0 +1,112 @@
+"""Whether what a run is asked for fits into memory: texts to write, to read, to look into.
+
+Comes in: a run, and how much is asked of it at once. Goes out: nothing, a warning, or a refusal. It
+does not know how anything is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pellucid import config
+from pellucid.counting import looking_memory, reading_memory, writing_memory
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE, WRITTEN_AT_ONCE
+from pellucid.data import Examples
+from pellucid.generation import Beams, Sampling
+from pellucid.saved_runs.load import Run
+from pellucid.saved_runs.memory_check import check_memory
+
+
+def check_writing(run: Run, texts: Sequence[str], how: Sampling | Beams, *, force: bool) -> None:
+    """What caches, logits and tokens of so many texts take.
+
+    Raises:
+        RunError: they do not fit.
+    """
+    longest = max((len(text.encode(errors="replace")) for text in texts), default=0)
+    _check_written(run, len(texts), longest, how, force=force)
+
+
+def _check_written(
+    run: Run, texts: int, prompt: int, decoding: Sampling | Beams, *, force: bool
+) -> None:
+    """So many texts at once, after prompts of at most so many tokens."""
+    if run.model.decoder is None:  # it writes nothing, and says so
+        return
+    estimate = writing_memory(
+        run.config.model,
+        texts=texts,
+        beams=decoding.n_beams if isinstance(decoding, Beams) else 1,
+        prompt=prompt,
+        new_tokens=decoding.max_new_tokens,
+    )
+    check_memory(estimate, "writing this needs", device=run.model.device, force=force)
+
+
+def check_reading(
+    run: Run, *, sequences: int, length: int, lower: str, logits: bool, force: bool
+) -> None:
+    """What reading so many texts at once takes.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    estimate = reading_memory(
+        run.config.model, sequences=sequences, length=length, logits=logits, lower=lower
+    )
+    check_memory(estimate, "reading this needs", device=run.model.device, force=force)
+
+
+def check_windows(run: Run, *, force: bool) -> None:
+    """What reading a text of any length takes, so many windows at once.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    check_reading(
+        run,
+        sequences=EVALUATED_AT_ONCE,
+        length=run.model.context_length,
+        lower="nothing: read it on a machine with more memory",
+        logits=True,
+        force=force,
+    )
+
+
+def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: bool) -> None:
+    """What judging a run on rows takes, as many at once as in training.
+
+    Some objectives are judged by answers that are written; with `beams` texts are written besides.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    rows = min(run.config.training.batch_size, len(examples))
+    longest = min(examples.longest_row, run.model.context_length)
+    check_reading(
+        run,
+        sequences=rows,
+        length=longest,
+        lower="the length of the rows",
+        logits=True,
+        force=force,
+    )
+    match run.config.objective:
+        case config.PolicyGradient(max_new_tokens=n):
+            _check_written(run, rows, longest, Sampling(max_new_tokens=n), force=force)
+        case config.DirectPreference():
+            _check_written(run, rows, longest, Sampling(max_new_tokens=longest), force=force)
+        case _:
+            pass
+    if beams is not None:
+        _check_written(run, min(WRITTEN_AT_ONCE, len(examples)), longest, beams, force=force)
+
+
+def check_looking(run: Run, length: int, *, force: bool) -> None:
+    """What seeing every number of a sentence takes.
+
+    Raises:
+        RunError: it does not fit.
+    """
+    estimate = looking_memory(run.config.model, length=length)
+    check_memory(estimate, "looking into it needs", device=run.model.device, force=force)

@@ -1,0 +1,97 @@
+"""Where a run's first weights come from, when they are not drawn.
+
+Comes in: a run, one of its checkpoints, or a published model; a model with weights of its own. Goes
+out: a copy of those weights in another run's folder, and the model with the other's body. It does
+not know what will be trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.checkpoints import Checkpoint, save
+from pellucid.errors import CheckpointError
+from pellucid.model import Transformer, merged
+from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
+from pellucid.saved_runs.load import load, read_config
+from pellucid.saved_runs.published import published_config
+
+#: What stands on the last states: another task has another.
+_HEADS = ("head.", "head_transform.", "head_bias", "classifier.", "pooler.")
+
+
+def config_of(path: Path) -> config.Run:
+    """The config of what a run goes on from.
+
+    Raises:
+        RunError: there is neither a run nor a published model.
+    """
+    if is_published(path):
+        return published_config(path)
+    folder, _ = existing_folder(path)
+    return read_config(folder)
+
+
+def keep_start(path: Path, folder: RunFolder) -> None:
+    """Copy the weights at `path` into the folder of the run that starts from them.
+
+    So the run stays whole when the other is gone. Adapters are merged: they were a way to train,
+    and what was trained is the sum.
+    """
+    begun = load(path)
+    start = Checkpoint(
+        model=merged(begun.model), optimiser={}, random={}, state={"from": str(begun.checkpoint)}
+    )
+    save(folder.start, start)
+
+
+def fill_body(
+    model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
+) -> tuple[str, ...]:
+    """Give a model the weights that it shares with another; what is new keeps its own.
+
+    Of the head and the pooler, tensors may be missing, left over or of another shape; the rest has
+    to be there and to fit. Gives back the names of what is new.
+
+    Raises:
+        CheckpointError: the bodies differ; says in which tensors. Or the model has no weights.
+    """
+    expected = model.state_dict()
+    fits = {
+        name: tensors[name]
+        for name, tensor in expected.items()
+        if name in tensors and tensors[name].shape == tensor.shape
+    }
+    if wrong := [
+        problem
+        for name in dict.fromkeys((*expected, *tensors))
+        if name not in fits and not name.startswith(_HEADS)
+        for problem in [_difference(name, expected.get(name), tensors.get(name))]
+    ]:
+        remainder = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise CheckpointError(
+            "the model to start from has another body than this one: "
+            f"{'; '.join(wrong[:3])}{remainder}; take its config, all but the head"
+        )
+    new = tuple(name for name in expected if name not in fits)
+    if new and model.device.type == "meta":
+        raise CheckpointError(
+            f"{new[0]} is not in the model to start from, and was not drawn: build the model with "
+            "weights of its own first"
+        )
+    model.load_state_dict(fits, strict=False, assign=model.device.type == "meta")
+    model.to(device)
+    return new
+
+
+def _difference(name: str, model_tensor: Tensor | None, start_tensor: Tensor | None) -> str:
+    if start_tensor is None:
+        return f"it has no {name}"
+    if model_tensor is None:
+        return f"it has {name}, which this one has not"
+    return f"{name} is {tuple(start_tensor.shape)} there and {tuple(model_tensor.shape)} here"

@@ -1,0 +1,156 @@
+"""A trained run, opened again.
+
+Comes in: a run's folder, or one of its checkpoints. Goes out: its model, tokenizer and config. It
+does not know how to go on training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid import config, reader
+from pellucid.checkpoints import load_model_tensors, refuse_non_finite
+from pellucid.config import decode, run_from_table
+from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError
+from pellucid.free_memory import forcing
+from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
+from pellucid.presets import find
+from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
+from pellucid.saved_runs.memory_check import check_opening
+from pellucid.saved_runs.plan import find_device
+from pellucid.saved_runs.published import load_published
+from pellucid.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model with its tokenizer and config; unpacks as `model, tokenizer`."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    config: config.Run
+    folder: Path
+    checkpoint: Path
+
+    def __iter__(self) -> Iterator[Transformer | Tokenizer]:
+        return iter((self.model, self.tokenizer))
+
+
+def load(
+    path: str | Path,
+    *,
+    device: str = "cpu",
+    weights: Weights = "float32",
+    allow_non_finite: bool = False,
+    force: bool = False,
+) -> Run:
+    """The run at `path`, at its latest checkpoint, or at the one that `path` names.
+
+    A folder with a published model (`config.json` and safetensors) is opened in place.
+
+    The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
+    (batch, time, vocab_size). `weights` says what its matrices are rounded to, see
+    `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster. `allow_non_finite` opens a
+    model with broken weights too, to look at what is wrong with it. With `force` it is opened even
+    if its weights are not expected to fit into memory.
+
+    Raises:
+        ConfigError: `weights` is none of the three.
+        RunError: there is no run at `path`, or it does not fit into memory.
+        CheckpointError: the checkpoint is damaged or missing.
+        NonFiniteError: a weight is NaN or infinite; names the first.
+    """
+    with forcing(force):
+        run = _load(Path(path), device)
+    if not allow_non_finite:
+        refuse_non_finite(run.model.state_dict(), run.checkpoint)
+    narrow(run.model, weights)
+    return run
+
+
+def _load(path: Path, device: str) -> Run:
+    if is_published(path):
+        published, tokenizer, run = load_published(path, find_device(device))
+        return Run(published, tokenizer, run, path, path)
+    folder, named = existing_folder(path)
+    checkpoint = named or folder.shelf.latest()
+    run = read_config(folder)
+    check_opening(run.model, device=find_device(device))
+    with torch.device("meta"):
+        model = assemble(run.model, seed=0)
+        assemble_trained(model, run.trained, seed=0)
+    fill(model, load_model_tensors(checkpoint), find_device(device))
+    model.eval()
+    return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
+
+
+def read_config(folder: RunFolder) -> config.Run:
+    """The config of a run.
+
+    Raises:
+        ConfigError: it cannot be read, or is none; says which file.
+    """
+    table = read_toml(folder.config)
+    try:
+        return run_from_table(table, find)
+    except ConfigError as error:
+        raise ConfigError(f"{folder.config}: {error}") from None
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """The table in a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
+    return reader.read_toml(file, refusal=ConfigError)
+
+
+def read_plan(folder: RunFolder) -> config.Plan:
+    """What a run resolved for its machine.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
+    try:
+        return decode(config.Plan, reader.read_json(folder.plan), "plan")
+    except PellucidError as error:
+        raise RunError(
+            f"{folder.plan} is missing or damaged ({error}): the run cannot be continued, but "
+            "its checkpoints can be used"
+        ) from None
+
+
+def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    """Put tensors into a model that was built on the meta device, or into one that has weights.
+
+    Raises:
+        CheckpointError: a tensor is missing, is not expected, or has another shape or type.
+    """
+    expected = model.state_dict()
+    if expected.keys() != tensors.keys():
+        missing = sorted(expected.keys() - tensors.keys())
+        extra = sorted(tensors.keys() - expected.keys())
+        raise CheckpointError(
+            f"the checkpoint does not fit the config: missing {missing or 'nothing'}, "
+            f"not expected {extra or 'nothing'}"
+        )
+    for name, tensor in expected.items():
+        if tensor.shape != tensors[name].shape:
+            raise CheckpointError(
+                f"the checkpoint does not fit the config: {name} is {tuple(tensors[name].shape)}, "
+                f"the config says {tuple(tensor.shape)}"
+            )
+        if tensor.dtype != tensors[name].dtype:
+            raise CheckpointError(
+                f"the checkpoint does not fit the config: {name} is of {tensors[name].dtype}, "
+                f"expected {tensor.dtype}"
+            )
+    model.load_state_dict(dict(tensors), assign=model.device.type == "meta")
+    model.to(device)

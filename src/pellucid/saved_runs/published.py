@@ -1,0 +1,119 @@
+"""A published model as a run: a Hugging Face directory, opened in place.
+
+Comes in: a folder with a `config.json`. Goes out: its model, its tokenizer, and a run's config. It
+does not know families: `checkpoints.huggingface` does.
+
+Of how such a model was trained nothing is known. Its config has the recipe of the preset `nano`,
+as any other would do: there is no text and no plan, so it can be used, and not resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from pellucid import config
+from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_published
+from pellucid.errors import TextError
+from pellucid.model import Transformer, assemble
+from pellucid.presets import find
+from pellucid.saved_runs.memory_check import check_opening
+from pellucid.tokenizers import Tokenizer, beginning_with, tokenizer_from
+
+
+def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tokenizer, config.Run]:
+    """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
+
+    Raises:
+        CheckpointError: something in it is not handled, missing or damaged; says what.
+        TextError: it has no tokenizer, or one with more tokens than the model has.
+    """
+    published = open_published(folder, fits=partial(check_opening, device=device))
+    tokenizer = published_tokenizer(published, folder)
+    return filled(published, device), tokenizer, as_run(published, folder)
+
+
+def open_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in a Hugging Face directory; no weight is read.
+
+    Raises:
+        TextError: it has none, or one with more tokens than the model has.
+    """
+    return published_tokenizer(open_published(folder), folder)
+
+
+def published_tokenizer(published: Published, path: Path) -> Tokenizer:
+    """The tokenizer at `path`; begin and end as the model's files say, if the tokenizer's do not.
+
+    What an encoder-decoder's writing begins with, its own files say first.
+
+    Raises:
+        TextError: there is none, or it has more tokens than the model.
+    """
+    attributes = published.attributes
+    begin, end = attributes.get("decoder_start_token_id"), attributes.get("eos_token_id")
+    begin = attributes.get("bos_token_id") if begin is None else begin
+    tokenizer = tokenizer_from(path, begin_id=_first_id(begin), end_id=_first_id(end))
+    start = _first_id(attributes.get("decoder_start_token_id"))
+    if published.model.encoder is not None and published.model.decoder and start is not None:
+        # what it writes need not begin as its tokenizer's texts do: CodeT5 has <s>, and <pad> here
+        tokenizer = beginning_with(tokenizer, start)
+    refuse_too_many(tokenizer, published.model)
+    return tokenizer
+
+
+def refuse_too_many(tokenizer: Tokenizer, model: config.Transformer) -> None:
+    """Refuse a tokenizer with ids that have no row in the embedding.
+
+    Raises:
+        TextError: it has.
+    """
+    if tokenizer.vocab_size > model.rows:
+        raise TextError(
+            f"the tokenizer has ids up to {tokenizer.vocab_size - 1:,}, but the model has rows for "
+            f"{model.rows:,}: they do not belong together"
+        )
+
+
+def published_config(folder: Path) -> config.Run:
+    """What the model in a Hugging Face directory is made of, as a run's config; no weight is read.
+
+    Raises:
+        CheckpointError: something in it is not handled, missing or damaged; says what.
+    """
+    return as_run(open_published(folder), folder)
+
+
+def filled(published: Published, device: torch.device) -> Transformer:
+    """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
+    with torch.device("meta"):
+        model = assemble(published.model, seed=0)
+    published.fill(model)
+    return model.to(device).eval()
+
+
+def as_run(published: Published, tokenizer: Path) -> config.Run:
+    """A run's config around a published model; one that tells classes apart says so."""
+    run = around(published.model, tokenizer)
+    if not isinstance(published.model.head, config.ClassificationHead):
+        return run
+    multi_label = published.attributes.get("problem_type") == MULTI_LABEL
+    objective = config.Classification(label_smoothing=0.0, multi_label=multi_label)
+    return replace(run, objective=objective)
+
+
+def around(model: config.Transformer, tokenizer: Path) -> config.Run:
+    """A run's config around a model that others trained."""
+    recipe = find("nano")
+    text = replace(recipe.text, tokenizer=config.FromFile(path=str(tokenizer)))
+    return replace(recipe, model=model, text=text)
+
+
+def _first_id(token_id: object) -> int | None:
+    """An id; the first where there is a list of them."""
+    if isinstance(token_id, list) and token_id:
+        return _first_id(token_id[0])  # pyright: ignore[reportUnknownArgumentType]
+    return token_id if isinstance(token_id, int) else None

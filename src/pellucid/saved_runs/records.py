@@ -1,0 +1,220 @@
+"""Events to `metrics.jsonl` and back.
+
+Comes in: events, or the file. Goes out: lines, or events as they come. It does not know how they
+are shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import Any, cast
+
+from pellucid.checkpoints import write_text
+from pellucid.errors import PellucidError, RunError
+from pellucid.json_text import json_text
+from pellucid.reader import LARGE, decode_text, open_file, parse_json, read_bytes
+from pellucid.saved_runs.folder import RunFolder
+from pellucid.training import (
+    CheckpointSaved,
+    Event,
+    Observer,
+    StepFinished,
+    from_record,
+    to_record,
+)
+
+Record = dict[str, Any]
+
+#: What is recorded before a run's first update, and not again when it starts anew.
+_OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed", "Interrupted")
+
+
+@contextmanager
+def recorder(file: Path) -> Generator[Observer]:
+    """An observer that appends each event as one line: whole, or not at all.
+
+    With a checkpoint, and at the end, all lines are on disk.
+
+    Raises:
+        RunError: the disk is full or cannot be written; no torn line is left.
+    """
+    with file.open("ab", buffering=0) as stream:
+
+        def record(event: Event) -> None:
+            if isinstance(event, StepFinished):
+                return  # its numbers are still on the device
+            line = json_text(to_record(event)) + "\n"
+            _append(stream, line.encode(), file)
+            if isinstance(event, CheckpointSaved):
+                os.fsync(stream.fileno())
+
+        try:
+            yield record
+        finally:
+            with suppress(OSError):  # what is being raised says more
+                os.fsync(stream.fileno())
+
+
+def sync(file: Path) -> None:
+    """Wait until the disk has all lines: a checkpoint never knows of more than its record."""
+    if file.is_file():
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+
+
+def cut_after(file: Path, step: int) -> list[str]:
+    """Drop what a run that goes on after `step` updates will record again.
+
+    Gives back in sentences what was wrong with the file, each once in a run's life.
+    """
+    records, torn = _whole(file)
+    remaining = [
+        record
+        for record in records
+        if record["step"] <= step and (step > 0 or record["event"] in _OF_THE_START)
+    ]
+    if torn or len(remaining) < len(records) or not _ends_whole(file):
+        write_text(file, "".join(f"{json_text(record)}\n" for record in remaining))
+    noticed = {record.get("text") for record in remaining if record["event"] == "Noticed"}
+    gaps = [
+        f"{file.name} holds nothing of update {first}"
+        if first == last
+        else f"{file.name} holds nothing of the updates {first} to {last}"
+        for first, last in _gaps(remaining, step)
+    ]
+    return [*torn, *(text for text in gaps if text not in noticed)]
+
+
+def _append(stream: FileIO, line: bytes, file: Path) -> None:
+    end = stream.seek(0, os.SEEK_END)
+    try:
+        if stream.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        with suppress(OSError):
+            stream.truncate(end)
+        raise RunError(
+            f"{file} could not be written: {error.strerror}; earlier checkpoints are whole: make "
+            "room, then resume"
+        ) from error
+
+
+def read_events(file: Path) -> list[Event]:
+    """All events so far."""
+    return [_readable(file, from_record, record) for record in _whole(file)[0]]
+
+
+def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
+    """The events of a run from its start, and on while it is being written.
+
+    Ends with the run: at its last event, or when no process holds the folder any more.
+
+    Raises:
+        RunError: the run has recorded nothing.
+    """
+    if not folder.metrics.is_file():
+        raise RunError(f"{folder.path} has recorded nothing yet: {folder.metrics} does not exist")
+    with open_file(folder.metrics, refusal=RunError) as stream:
+        line = b""
+        while True:
+            line += stream.readline(LARGE)
+            if line.endswith(b"\n"):
+                yield _event(folder.metrics, line)
+                line = b""
+            elif len(line) > LARGE:
+                raise RunError(
+                    f"{folder.metrics} has a line of more than {LARGE:,} bytes: it is no log"
+                )
+            elif folder.is_held():
+                time.sleep(poll_seconds)
+            else:
+                # it may have written its last lines between our reading and our asking
+                lines = (line + stream.read(LARGE)).split(b"\n")[:-1]
+                yield from (_event(folder.metrics, last) for last in lines)
+                return
+
+
+def _whole(file: Path) -> tuple[list[Record], list[str]]:
+    """Every whole line's record; and in sentences what a crash has left at the end.
+
+    A crash may cut the last line short, and where the power fails too, the end may be zero bytes.
+    """
+    if not file.is_file():
+        return [], []
+    lines = read_bytes(file, limit=LARGE, refusal=RunError).split(b"\n")
+    end = len(lines)
+    while end and not lines[end - 1].strip(b"\0 \r"):
+        end -= 1
+    last = end - 1 if end and (end == len(lines) or b"\0" in lines[end - 1]) else None
+    if last is not None and not _is_record(lines[last]):
+        end = last
+    torn = b"\n".join(lines[end:]).strip(b"\n\r ")
+    records = [_readable(file, _record_of, line) for line in lines[:end]]
+    return records, [_describe_torn(file, torn)] if torn else []
+
+
+def _describe_torn(file: Path, torn: bytes) -> str:
+    zeros = torn.count(b"\0")
+    if zeros == len(torn):
+        return f"{file.name} ended in {zeros:,} zero bytes after a crash: they are cut off"
+    in_zeros = f", {zeros:,} of them zero" if zeros else ""
+    return (
+        f"the last line of {file.name} was cut short by a crash: its {len(torn):,} bytes{in_zeros} "
+        "are cut off"
+    )
+
+
+def _ends_whole(file: Path) -> bool:
+    return not file.is_file() or file.read_bytes()[-1:] in (b"", b"\n")
+
+
+def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
+    """The first and last update of each stretch up to `step` that no `Logged` tells of."""
+    stretches = sorted(
+        (record["step"] - len(record["losses"]) + 1, record["step"])
+        for record in records
+        if record["event"] == "Logged" and isinstance(record.get("losses"), list)
+    )
+    covered = 0
+    for first, last in (*stretches, (step + 1, step + 1)):
+        if first > covered + 1:
+            yield covered + 1, first - 1
+        covered = max(covered, last)
+
+
+def _record_of(line: bytes) -> Record:
+    record: object = parse_json(decode_text(line, "the line"), "the line")
+    match record:
+        case {"event": str(), "step": int()}:
+            return cast("Record", record)
+        case _:
+            raise PellucidError("it has no event and no step")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        _record_of(line)
+    except PellucidError:
+        return False
+    return True
+
+
+def _event(file: Path, line: bytes) -> Event:
+    return _readable(file, lambda raw: from_record(_record_of(raw)), line)
+
+
+def _readable(file: Path, read: Callable[[Any], Any], raw: Any) -> Any:
+    try:
+        return read(raw)
+    except (ValueError, PellucidError) as error:
+        text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+        raise RunError(
+            f"{file} has a line that is not a record ({error}): take out the line with "
+            f"{text.strip()[:40]!r}"
+        ) from None

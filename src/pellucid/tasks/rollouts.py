@@ -1,0 +1,132 @@
+"""Answers that a model draws, and how far it is with them from the model that it began as.
+
+Comes in: prompts, a model, its reference. Goes out: answers, log P of them under both models, and
+the exact KL. It does not know what an answer is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+from pellucid.data import Examples, in_turn
+from pellucid.generation import Continuation, Sampling, generate_after, not_refused
+from pellucid.model import Transformer
+from pellucid.objectives import LazyLogits, Reference, asked, at_rest, token_divergence, token_log_p
+from pellucid.tokenizers import Tokenizer
+from pellucid.training import Precision, autocast
+from pellucid.typed import to_list
+
+Prompt = list[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Answers as rows: their ids, the drawn tokens as targets, and what both models make of them.
+
+    `log_p` and `reference_log_p` are 0 where nothing was drawn. `kl` is KL(model || reference) of
+    each answer in nats: at each of its tokens over the whole vocabulary, added up.
+    """
+
+    ids: Tensor
+    targets: Tensor
+    log_p: Tensor
+    reference_log_p: Tensor
+    kl: Tensor
+
+
+class Drawer:
+    """Draws answers by numbers that depend on a seed and a position alone."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        reference: Reference,
+        *,
+        temperature: float,
+        seed: int,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.reference = reference
+        self.temperature = temperature
+        self.seed = seed
+
+    def draw(self, prompts: list[Prompt], position: int, longest: int) -> list[Continuation]:
+        """An answer to each prompt, of at most `longest` tokens and no more than the context holds.
+
+        A function of the weights, the seed and `position`.
+        """
+        room = self.model.context_length - max(len(prompt) for prompt in prompts)
+        state = np.random.SeedSequence([self.seed, position % 2**63]).generate_state(1)
+        sampling = Sampling(
+            max_new_tokens=min(longest, room), temperature=self.temperature, seed=int(state[0])
+        )
+        with at_rest(self.model), not_refused():
+            return generate_after(self.model, self.tokenizer, prompts, sampling)
+
+    def compare(
+        self, prompts: list[Prompt], answers: Sequence[Continuation], precision: Precision
+    ) -> Compared:
+        """The answers under the model as it stands and under the reference, both at rest."""
+        ids, targets = self._rows(prompts, answers)
+        device = self.model.device
+        device_ids, flat = ids.to(device), targets.to(device).flatten()
+
+        def lazy(model: Transformer) -> LazyLogits:
+            return LazyLogits.of(
+                model, model.hidden_states(device_ids), temperature=self.temperature
+            )
+
+        with at_rest(self.model), autocast(device, precision):
+            policy_logits = lazy(self.model)
+            log_p = token_log_p(policy_logits, flat)
+        with asked(self.reference, self.model) as reference_model, autocast(device, precision):
+            reference_logits = lazy(reference_model)
+            reference_log_p = token_log_p(reference_logits, flat)
+            kl = token_divergence(policy_logits, reference_logits, flat, divergence="reverse")
+        return Compared(
+            ids=ids,
+            targets=targets,
+            log_p=log_p.view_as(targets).cpu(),
+            reference_log_p=reference_log_p.view_as(targets).cpu(),
+            kl=kl.view_as(targets).sum(-1).cpu(),
+        )
+
+    def _rows(
+        self, prompts: list[Prompt], answers: Sequence[Continuation]
+    ) -> tuple[Tensor, Tensor]:
+        end = self.tokenizer.end_id
+        drawn = [[*a.ids, *([end] if a.stopped == "end" else [])] for a in answers]
+        width = max(len(p) + len(d) for p, d in zip(prompts, drawn, strict=True))
+        ids = torch.full((len(prompts), width), end)
+        targets = torch.full((len(prompts), width), IGNORED)
+        for row, (prompt, answer) in enumerate(zip(prompts, drawn, strict=True)):
+            ids[row, : len(prompt) + len(answer)] = torch.tensor(prompt + answer)
+            targets[row, len(prompt) - 1 : len(prompt) + len(answer) - 1] = torch.tensor(answer)
+        return ids, targets
+
+    def kl_of(self, examples: Examples, n_rows: int, longest: int, precision: Precision) -> float:
+        """The mean KL of an answer to each prompt of `examples`, in nats: an estimate in these."""
+        kls: list[float] = []
+        for place, prompts in enumerate(in_turn(examples, _Prompts(), n_rows)):
+            answers = self.draw(prompts, -1 - place, longest)
+            kls += to_list(self.compare(prompts, answers, precision).kl)
+        return float(np.mean(kls))
+
+
+class _Prompts:
+    """The column "prompt" as lists of ids."""
+
+    def lengths(self, examples: Examples) -> npt.NDArray[np.int64]:
+        return examples.columns["prompt"].lengths
+
+    def batch(self, examples: Examples, chosen: npt.NDArray[np.int64]) -> list[Prompt]:
+        return [examples.columns["prompt"][int(place)].tolist() for place in chosen]

@@ -1,0 +1,174 @@
+"""Tokenizers that others have trained, read from the files they are published in.
+
+Comes in: a path. Goes out: a tokenizer. It does not know runs: they store a copy of their own.
+
+    tokenizer.json                 any tokenizer of the library `tokenizers`
+    vocab.bpe and encoder.json     GPT-2's byte-level BPE (also merges.txt and vocab.json)
+    vocab.txt                      BERT's WordPiece
+    tokenizer.model                SentencePiece's BPE
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
+from pellucid.errors import TextError
+from pellucid.reader import LARGE, parse_tokenizer, read_json, read_text
+from pellucid.tokenizers.sentencepiece import sentencepiece_from
+from pellucid.tokenizers.special_tokens import said_ends
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.tokenizers.word_level import as_bert
+
+_MERGES = ("vocab.bpe", "merges.txt")
+_ENCODERS = ("encoder.json", "vocab.json")
+_KINDS = (
+    "tokenizer.json, vocab.bpe with encoder.json (GPT-2), vocab.txt (BERT), or tokenizer.model "
+    "(SentencePiece)"
+)
+_GPT2_END = "<|endoftext|>"
+_BERT_SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
+
+
+def tokenizer_from(
+    path: Path, *, begin_id: int | None = None, end_id: int | None = None
+) -> Tokenizer:
+    """The tokenizer in a file, or in a folder: a run's, or one with files as published.
+
+    Of GPT-2's two files either may be named; the other is looked for beside it. A text begins and
+    ends with the tokens that a `tokenizer_config.json` beside it names; else with those of these
+    ids, where they are special tokens; else with those that are known by name.
+
+    Raises:
+        TextError: there is no tokenizer, or its files are damaged or do not fit each other.
+    """
+    if not path.exists():
+        raise TextError(f"{path} does not exist: pass {_KINDS}, or a folder that holds them")
+    file = _in_folder(path) if path.is_dir() else path
+    if file.suffix == ".json":
+        table = _json(file)
+        if isinstance(table.get("model"), dict):
+            return Tokenizer.load(file, begin_id=begin_id, end_id=end_id)
+        return _named(file, _gpt2(_beside(file, _MERGES), file), begin_id, end_id)
+    if file.suffix == ".model":
+        return _named(file, sentencepiece_from(file), begin_id, end_id)
+    lines = _lines(file)
+    if file.suffix == ".bpe" or lines[0].startswith("#version"):
+        return _named(file, _gpt2(file, _beside(file, _ENCODERS)), begin_id, end_id)
+    return _named(file, _bert(file, lines), begin_id, end_id)
+
+
+def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
+    """The same, with another of its special tokens to begin; itself if the id is of none."""
+    inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
+    token = inner.get_added_tokens_decoder().get(token_id)
+    if token is None or not token.special or token_id == tokenizer.begin_id:
+        return tokenizer
+    return Tokenizer(inner, (token.content, cast("str", inner.id_to_token(tokenizer.end_id))))
+
+
+def _in_folder(folder: Path) -> Path:
+    for name in ("tokenizer.json", *_MERGES, "vocab.txt", "tokenizer.model"):
+        if (folder / name).is_file():
+            return folder / name
+    raise TextError(f"the folder {folder} holds no tokenizer: expected {_KINDS}")
+
+
+def _beside(file: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        if (file.parent / name).is_file():
+            return file.parent / name
+    raise TextError(f"{file} is one half of a byte-level BPE: put {' or '.join(names)} beside it")
+
+
+def _lines(file: Path) -> list[str]:
+    lines = read_text(file, limit=LARGE, refusal=TextError).split("\n")
+    lines = [line.removesuffix("\r") for line in lines]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise TextError(f"{file} is empty: expected {_KINDS}")
+    return lines
+
+
+def _json(file: Path) -> dict[str, Any]:
+    table = read_json(file, limit=LARGE, refusal=TextError)
+    if not isinstance(table, dict):
+        raise TextError(f"{file} is not a tokenizer: expected {_KINDS}")
+    return cast("dict[str, Any]", table)
+
+
+def _gpt2(merges_file: Path, encoder_file: Path) -> tokenizers.Tokenizer:
+    vocabulary = _json(encoder_file)
+    if not all(type(token_id) is int for token_id in vocabulary.values()):
+        raise TextError(f"{encoder_file} is not a vocabulary: expected tokens with whole numbers")
+    _refuse_gaps(encoder_file, cast("dict[str, int]", vocabulary))
+    lines = [line for line in _lines(merges_file) if not line.startswith("#version")]
+    merges: list[tuple[str, str]] = []
+    for line in lines:
+        head, _, tail = line.partition(" ")
+        for token in (head, tail, head + tail):
+            if token not in vocabulary or not token:
+                raise TextError(
+                    f"{merges_file} does not fit {encoder_file}: the merge {line!r} needs the "
+                    f"token {token!r}, which has no id; take both files from one tokenizer"
+                )
+        merges.append((head, tail))
+    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    if missing := alphabet - vocabulary.keys():
+        raise TextError(f"{encoder_file} lacks {len(missing)} of the 256 bytes")
+    reachable = alphabet | {head + tail for head, tail in merges} | {_GPT2_END}
+    if extra := sorted(vocabulary.keys() - reachable):
+        raise TextError(
+            f"{encoder_file} does not fit {merges_file}: it has {len(vocabulary):,} tokens, and "
+            f"{len(extra):,} of them are made by no merge, such as {extra[0]!r}; "
+            "take both files from one tokenizer"
+        )
+    inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    return inner
+
+
+def _refuse_gaps(file: Path, vocabulary: dict[str, int]) -> None:
+    ids = sorted(vocabulary.values())
+    if ids != list(range(len(ids))):
+        wrong = next((n for n, i in enumerate(ids) if n != i), 0)
+        raise TextError(
+            f"{file} has {len(ids):,} tokens, but their ids are not 0 to {len(ids) - 1:,}: "
+            f"{wrong:,} is missing or given twice"
+        )
+
+
+def _bert(file: Path, lines: list[str]) -> tokenizers.Tokenizer:
+    vocabulary = {token: index for index, token in enumerate(lines)}
+    lacking = [token for token in _BERT_SPECIAL if token not in vocabulary]
+    if lacking:
+        raise TextError(
+            f"{file} is no vocab.txt of BERT: it has no {', '.join(lacking)}; expected {_KINDS}"
+        )
+    for index, token in enumerate(lines):
+        if vocabulary[token] != index:
+            raise TextError(
+                f"{file} has the token {token!r} twice, in lines {index + 1:,} and "
+                f"{vocabulary[token] + 1:,}"
+            )
+    # the file does not say whether text is lower-cased; a vocabulary without capitals does
+    cased = any(t != t.lower() for t in lines if not (t.startswith("[") and t.endswith("]")))
+    inner = tokenizers.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
+    as_bert(inner, lowercase=not cased)
+    special = [token for token in (*_BERT_SPECIAL, "[PAD]", "[MASK]") if token in vocabulary]
+    cast("Any", inner).add_special_tokens(special)
+    return inner
+
+
+def _named(
+    file: Path, inner: tokenizers.Tokenizer, begin_id: int | None, end_id: int | None
+) -> Tokenizer:
+    try:
+        return Tokenizer(inner, said_ends(inner, file.parent, begin_id, end_id))
+    except TextError as error:
+        raise TextError(f"{file}: {error}") from None

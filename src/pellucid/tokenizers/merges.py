@@ -1,0 +1,66 @@
+"""How byte-level BPE comes to its tokens: every merge of a word, replayed.
+
+Comes in: a tokenizer and a text. Goes out: the steps, from single bytes to tokens. It does not know
+how they are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pellucid.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One merge: its rank (0 was learned first), and the symbols of the word after it."""
+
+    rank: int
+    pair: tuple[str, str]
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WordMerges:
+    """A word, as single symbols, and the merges that make its tokens."""
+
+    symbols: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """What is left when no merge applies any more."""
+        return self.steps[-1].symbols if self.steps else self.symbols
+
+
+def replay(tokenizer: Tokenizer, text: str) -> list[WordMerges]:
+    """The merges of each word of `text`; nothing where the tokenizer has no merges.
+
+    Again and again, of all neighbours that were ever merged in training, those are merged that were
+    merged first; every occurrence of the pair, from the left.
+    """
+    ranks = tokenizer.merges()
+    if not ranks:
+        return []
+    return [_word(word, ranks) for word in tokenizer.words(text)]
+
+
+def _word(word: str, ranks: dict[tuple[str, str], int]) -> WordMerges:
+    symbols = start = tuple(word)
+    steps: list[Step] = []
+    while mergeable := [pair for pair in pairwise(symbols) if pair in ranks]:
+        pair = min(mergeable, key=ranks.__getitem__)
+        symbols = _merged(symbols, pair)
+        steps.append(Step(ranks[pair], pair, symbols))
+    return WordMerges(start, tuple(steps))
+
+
+def _merged(symbols: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
+    out: list[str] = []
+    place = 0
+    while place < len(symbols):
+        step = 2 if symbols[place : place + 2] == pair else 1
+        out.append("".join(symbols[place : place + step]))
+        place += step
+    return tuple(out)

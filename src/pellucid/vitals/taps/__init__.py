@@ -1,0 +1,1 @@
+"""What a watch reads from a training: hooks, calls, gradients. Each changes nothing."""

@@ -1,0 +1,187 @@
+"""Chapters and numbers as the page receives them: JSON, and matrices as bytes within it.
+
+Comes in: frozen records of `explain`, tensors. Goes out: plain values of a bounded size. It does
+not know what the numbers mean.
+
+A matrix goes as float32, so that the page shows the model's own numbers; one that would be too
+large for an interaction is pooled to the largest of each tile by size, and says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
+from pellucid.explain.expressions import plain
+from pellucid.explain.receipt_text import line_of
+
+#: What an interaction may bring in all, and what a matrix within it may have.
+LARGEST_ANSWER = 150_000
+#: No response is larger, whatever is asked.
+LARGEST_RESPONSE = 2_000_000
+_MOST_CELLS = 16_384
+#: How long a row of a table or of bars may be; the rest is counted in a note.
+_MOST_ROWS = 400
+
+Plain = dict[str, Any]
+
+
+def chapter_of(chapter: Chapter) -> Plain:
+    """A chapter as JSON can hold it."""
+    notes = list(chapter.notes)
+    pictures = [_picture(picture, notes) for picture in chapter.pictures]
+    return {
+        "id": chapter.id,
+        "number": chapter.number,
+        "part": chapter.part,
+        "title": chapter.title,
+        "sentence": chapter.sentence,
+        "pictures": pictures,
+        "receipts": [_receipt(receipt) for receipt in chapter.receipts],
+        "notes": notes,
+    }
+
+
+def packed(values: np.ndarray[Any, Any]) -> str:
+    """An array's bytes, little endian, as text."""
+    return base64.b64encode(values.tobytes()).decode()
+
+
+def thumbnails(weights: Tensor, side: int) -> Plain:
+    """Each head's map as bytes from 0 to 255, the largest of each tile, at most `side` a side."""
+    small = torch.nn.functional.adaptive_max_pool2d(
+        weights.float(), (min(side, weights.shape[-2]), min(side, weights.shape[-1]))
+    )
+    shades = (small.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+    return {
+        "shape": list(shades.shape),
+        "data": packed(shades),
+        "pooled": tuple(small.shape[-2:]) != tuple(weights.shape[-2:]),
+    }
+
+
+def finite(value: float) -> float | str:
+    """A number, or its name where JSON has none for it."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _receipt(receipt: Receipt) -> Plain:
+    line = line_of(receipt)
+    return {
+        "title": receipt.title,
+        "formula": receipt.formula,
+        "expression": _named(plain(receipt.expression)),
+        "spelled": line.operands,
+        "digits": line.digits,
+        "places": line.places,
+        "model": finite(receipt.model),
+        "tolerance": receipt.tolerance,
+        "address": receipt.address,
+        "source": receipt.source,
+        "dtype": receipt.dtype,
+    }
+
+
+def _named(tree: Any) -> Any:
+    """A tree without a number that JSON cannot hold: such a one is sent by its name."""
+    if isinstance(tree, dict):
+        return {key: _named(value) for key, value in tree.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(tree, list):
+        return [_named(value) for value in tree]  # pyright: ignore[reportUnknownVariableType]
+    return finite(tree) if isinstance(tree, float) else tree
+
+
+def _picture(picture: Picture, notes: list[str]) -> Plain:
+    if isinstance(picture, Matrix):
+        return _matrix(picture)
+    if isinstance(picture, Film):
+        return _film(picture)
+    if isinstance(picture, Frames):
+        plain_fields = asdict(picture)
+        return plain_fields | {"frames": packed(np.array(picture.frames, dtype=np.uint8))}
+    table: Plain = _named(asdict(picture))
+    for key in ("rows", "names"):
+        rows: Sequence[Any] = table.get(key, ())
+        if len(rows) > _MOST_ROWS and picture.kind != "lines":
+            notes.append(f"{picture.title}: the first {_MOST_ROWS} of {len(rows):,} are shown")
+            table[key] = rows[:_MOST_ROWS]
+            if "values" in table:
+                table["values"] = table["values"][:_MOST_ROWS]
+    return table
+
+
+def _film(picture: Film) -> Plain:
+    """Numbers as float32 in a row: a curve after another, a rung after another; NaN is none."""
+    rungs = [rung for snapshot in picture.rungs for rung in snapshot]
+    numbers = [[math.nan if x is None else x for x in rung[1:]] for rung in rungs]
+    words = list(dict.fromkeys(rung[0] for rung in rungs))
+    return {
+        "kind": "film",
+        "title": picture.title,
+        "steps": list(picture.steps),
+        "names": list(picture.names),
+        "curves": packed(np.array(picture.curves, dtype="<f4")),
+        "chosen": picture.chosen,
+        "losses": packed(np.array(picture.losses, dtype="<f4")),
+        "layers": list(picture.layers),
+        "words": words,
+        "says": [words.index(rung[0]) for rung in rungs],
+        "rungs": packed(np.array(numbers, dtype="<f4")),
+    }
+
+
+def _matrix(picture: Matrix) -> Plain:
+    """float32 in a row; NaN is what a mask hides."""
+    n_rows, n_columns = len(picture.rows), len(picture.columns)
+    flat = [math.nan if value is None else value for row in picture.values for value in row]
+    values = np.array(flat, dtype="<f4").reshape(n_rows, n_columns)
+    rows, columns, pooled = list(picture.rows), list(picture.columns), picture.pooled
+    address = picture.address
+    if values.size > _MOST_CELLS:
+        values, tall, wide = _largest_by_size(values)
+        rows = [_stretch(rows, n * tall, tall) for n in range(values.shape[0])]
+        columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
+        note = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
+        pooled, address = f"{pooled}; {note}" if pooled else note, ""
+    return {
+        "kind": "matrix",
+        "title": picture.title,
+        "rows": rows,
+        "columns": columns,
+        "data": packed(values),
+        "scale": picture.scale,
+        "first": [picture.first_row, picture.first_column],
+        "address": address,
+        "pooled": pooled,
+    }
+
+
+def _largest_by_size(
+    values: np.ndarray[Any, Any],
+) -> tuple[np.ndarray[Any, Any], int, int]:
+    tall = wide = 1
+    while math.ceil(values.shape[0] / tall) * math.ceil(values.shape[1] / wide) > _MOST_CELLS:
+        if values.shape[0] / tall >= values.shape[1] / wide:
+            tall += 1
+        else:
+            wide += 1
+    shape = (math.ceil(values.shape[0] / tall) * tall, math.ceil(values.shape[1] / wide) * wide)
+    padded = np.full(shape, np.nan, dtype="<f4")
+    padded[: values.shape[0], : values.shape[1]] = values
+    tiles = padded.reshape(shape[0] // tall, tall, shape[1] // wide, wide)
+    tiles = tiles.transpose(0, 2, 1, 3).reshape(shape[0] // tall, shape[1] // wide, -1)
+    chosen = np.where(np.isnan(tiles), -1.0, np.abs(tiles)).argmax(-1)
+    return np.take_along_axis(tiles, chosen[..., None], -1)[..., 0], tall, wide
+
+
+def _stretch(names: list[str], start: int, length: int) -> str:
+    last = min(start + length, len(names)) - 1
+    return names[start] if last == start else f"{names[start]}…{names[last]}"

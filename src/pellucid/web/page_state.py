@@ -1,0 +1,180 @@
+"""What is always on the page, besides the open chapter: the rail, and the next token.
+
+Comes in: a sentence that was read. Goes out: plain values, small whatever the model. It does not
+know how they are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.web.json_payload import Plain, packed, thumbnails
+from pellucid.web.trace_protocol import Attention, SentenceTrace
+
+#: Tokens that the overview shows at once; a longer sentence has a window around its end.
+WINDOW = 64
+#: Heads' maps are sent up to so many bytes; the layers beyond it are asked for when they are seen.
+_THUMBNAIL_BYTES = 90_000
+_SIDE = 24
+#: The likeliest logits are sent one by one, the others as sums over bins.
+_EXACT = 256
+_BINS = 512
+
+
+def overview(told: SentenceTrace) -> Plain:
+    """Tokens, layers with their heads' maps, lengths of the residual stream, the chapters."""
+    bytes_left = _THUMBNAIL_BYTES
+    stacks: list[Plain] = []
+    for attention, heads in told.heads.items():
+        norms = told.norms(attention.stack)
+        layers: list[Plain] = []
+        for layer, n_heads in enumerate(heads):
+            maps = thumbnails_of(told, attention, layer) if bytes_left > 0 and n_heads else None
+            bytes_left -= len(maps["data"]) if maps else 0
+            layers.append({"heads": n_heads, "thumbnails": maps})
+        norm = norms.float().mean(-1)
+        name, crosses = attention
+        stack: Plain = {"name": name, "cross": crosses, "layers": layers}
+        stacks.append(stack | {"norms": [float(n) for n in norm]})
+    n = len(told.pieces)
+    return {
+        "pieces": list(told.pieces),
+        "ids": list(told.ids),
+        "spare": list(told.spare),
+        "notes": list(told.notes),
+        "window": [max(0, n - WINDOW), n],
+        "side": _SIDE,
+        "stacks": stacks,
+        "surprisals": list(told.surprisals()),
+        "contents": [
+            {
+                "id": h.id,
+                "number": h.number,
+                "part": h.part,
+                "title": h.title,
+                "walks": h.walks,
+                "once": h.once,
+                "axes": list(h.axes),
+            }
+            for h in told.contents()
+        ],
+        "backward": {"there": told.has_loss, "large": told.large, "done": told.went_back},
+    }
+
+
+def backward(told: SentenceTrace) -> Plain:
+    """How long the gradients are that reach each layer, and the weights there are to choose."""
+    stacks = dict.fromkeys(attention.stack for attention in told.heads)
+    return {
+        "stacks": {stack: list(told.gradients(stack)) for stack in stacks},
+        "weights": [[name, *shape] for name, shape in told.parameters().items()],
+    }
+
+
+def thumbnails_of(told: SentenceTrace, attention: Attention, layer: int) -> Plain | None:
+    """The maps of one layer's heads, small; None where there are none."""
+    weights = told.weights(attention, layer)
+    return None if weights is None else thumbnails(weights, _SIDE)
+
+
+def prediction(told: SentenceTrace, token: int, base: SentenceTrace | None) -> Plain:
+    """What is expected after a token: the likeliest, the lens at each layer, and what changed.
+
+    `base` is what it is compared with: the same sentence with every head as it is, or another one.
+
+    Raises:
+        PellucidError: there is no such token.
+    """
+    n = len(told.ids)
+    if not -n <= token < n:
+        raise PellucidError(f"there is no token {token}: the sentence has {n}, counted from 0")
+    token %= n
+    logits = told.logits(token)
+    if logits is None:
+        return {"token": token, "likely": [], "lens": [], "target": None, "tail": None}
+    wide = logits.double()
+    log_p = wide.log_softmax(-1)
+    target = told.ids[token + 1] if token + 1 < n else None
+    answer: Plain = {"token": token, **_likely(told, logits), "target": None}
+    answer["entropy"] = float(-(log_p.exp() * log_p).sum())
+    if target is not None:
+        answer["target"] = _line(told, target, log_p)
+    answer["lens"] = _ladder(told, token, target)
+    if base is not None:
+        answer["changed"] = _changed(told, log_p, base, token, target)
+    return answer
+
+
+def _likely(sentence: SentenceTrace, logits: Tensor) -> Plain:
+    """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
+    count = min(_EXACT, logits.shape[-1])
+    values, ids = logits.float().topk(count)
+    likely = [
+        [int(i), sentence.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
+    ]
+    in_tail = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
+    return {
+        "vocabulary": logits.shape[-1],
+        "likely": likely,
+        "tail": _tail(logits[in_tail].double()),
+    }
+
+
+def _tail(logits: Tensor) -> Plain | None:
+    if logits.numel() == 0:
+        return None
+    low, high = logits.min(), logits.max()
+    width = torch.clamp((high - low) / _BINS, min=1e-12)
+    bins = ((logits - low) / width).long().clamp(0, _BINS - 1)
+    counts = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, torch.ones_like(logits))
+    sums = torch.zeros(_BINS, dtype=torch.float64).index_add(0, bins, logits)
+    full = counts > 0
+    return {
+        "means": packed((sums[full] / counts[full]).numpy().astype("<f4")),
+        "counts": packed(counts[full].numpy().astype("<f4")),
+    }
+
+
+def _line(sentence: SentenceTrace, token_id: int, log_p: Tensor) -> Plain:
+    return {
+        "id": token_id,
+        "text": sentence.text_of(token_id),
+        "p": float(log_p[token_id].exp()),
+        "rank": int((log_p > log_p[token_id]).sum()) + 1,
+    }
+
+
+def _ladder(sentence: SentenceTrace, token: int, target: int | None) -> list[Plain]:
+    lens = sentence.lens(token)
+    if lens is None:
+        return []
+    ladder: list[Plain] = []
+    for row in lens.double().log_softmax(-1):
+        best = _line(sentence, int(row.argmax()), row)
+        best["target"] = None if target is None else _line(sentence, target, row)
+        ladder.append(best)
+    return ladder
+
+
+def _changed(
+    sentence: SentenceTrace, log_p: Tensor, base: SentenceTrace, token: int, target: int | None
+) -> Plain:
+    """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
+    place = sentence.beside(token, base)
+    was = None if isinstance(place, str) else base.logits(place)
+    if was is None:
+        return {"kl": None, "rows": [], "why": place}
+    base_log_p = was.double().log_softmax(-1)
+    moved = log_p.exp() - base_log_p.exp()
+    moved_ids = moved.abs().topk(min(8, moved.shape[-1])).indices
+    chosen = sorted({int(i) for i in moved_ids}, key=lambda i: -abs(float(moved[i])))
+    if target is not None and target not in chosen:
+        chosen.append(target)
+    rows: list[Any] = [
+        [i, sentence.text_of(i), float(base_log_p[i].exp()), float(log_p[i].exp())] for i in chosen
+    ]
+    return {"kl": float((base_log_p.exp() * (base_log_p - log_p)).sum()), "rows": rows}

@@ -1,0 +1,197 @@
+"""A sentence as the page needs it, told from a trace.
+
+Comes in: a run, a sentence, how much heads count. Goes out: a `SentenceTrace`. It computes no
+number that the trace or the model does not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain import Trace, trace
+from pellucid.explain.backward_segments import Watch
+from pellucid.explain.chapter_types import Chapter, Place
+from pellucid.explain.forward_pass import Side
+from pellucid.explain.gradients import is_large
+from pellucid.explain.trace_comparison import Comparison
+from pellucid.runs import Run
+from pellucid.typed import length
+from pellucid.web.requests import Scale
+from pellucid.web.trace_protocol import Attention, Heading, SentenceTrace
+
+
+class Book(Protocol):
+    """The chapters of a trace."""
+
+    def contents(self, read: Trace, versus: Trace | None) -> Sequence[Heading]:
+        """Those that this model has."""
+        ...
+
+    def chapter(self, read: Trace, name: str, place: Place, versus: Trace | None) -> Chapter:
+        """One of them, at a place."""
+        ...
+
+
+class Traced:
+    """A trace, as the page asks about it."""
+
+    def __init__(self, read: Trace, book: Book, versus: Trace | None = None) -> None:
+        self.trace, self._book, self._versus = read, book, versus
+        attentions = [Attention(side) for side in read.sides]
+        attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
+        self._heads = {attention: self._counted(attention) for attention in attentions}
+
+    @property
+    def pieces(self) -> Sequence[str]:
+        """The tokens as text, the special ones by their name."""
+        return self.trace.sentence.pieces
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The tokens' ids."""
+        return self.trace.sentence.ids
+
+    @property
+    def spare(self) -> Sequence[str]:
+        """The pieces of the encoder's text, where there is another one."""
+        return self.trace.sentence.source_pieces
+
+    @property
+    def heads(self) -> Mapping[Attention, Sequence[int]]:
+        """How many heads each layer has, by attention; 0 where one has no weights to show."""
+        return self._heads
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What has to be said of how the sentence is read."""
+        return self.trace.sentence.notes
+
+    def weights(self, attention: Attention, layer: int) -> Tensor | None:
+        """(heads, queries, keys) after the softmax; None where there are none."""
+        count = self._heads[attention][layer]
+        head_weights = [self.trace[f"{_named(attention, layer, n)}.weights"] for n in range(count)]
+        return torch.stack(head_weights) if head_weights else None
+
+    def norms(self, stack: str) -> Tensor:
+        """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
+        states = self.trace.passed(cast("Side", stack)).states
+        return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
+
+    def surprisals(self) -> Sequence[float | None]:
+        """-log2 p of each token given those before it; None where none was predicted."""
+        if not self.trace.predicts or len(self.ids) < 2:
+            return [None] * len(self.ids)
+        return [None, *(float(nats) / math.log(2) for nats in self.trace["surprisal"])]
+
+    def logits(self, token: int) -> Tensor | None:
+        """(vocabulary,) at a token; None of a model without a language head."""
+        return self.trace.logits_at(token).float() if self.trace.model.has_head else None
+
+    def lens(self, token: int) -> Tensor | None:
+        """(layers + 1, vocabulary): the logits if the model ended after each layer."""
+        model = self.trace.model
+        if not model.has_head:
+            return None
+        passed = self.trace.passed(self.trace.side)
+        with torch.no_grad():
+            # the whole text goes through the norm: there are norms that look at all of it
+            ends = [model.readable(passed.stack.final_norm(state)) for state in passed.states]
+            return model.logits(torch.stack([end[0, token] for end in ends])).float()
+
+    def text_of(self, token_id: int) -> str:
+        """A token of the vocabulary as text; a row that no token has, by its number."""
+        run, spelling = self.trace.run, self.trace.spelling
+        if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
+            return f"#{token_id}"
+        return spelling.piece(token_id)
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether there is a loss to go back from."""
+        return "loss" in self.trace.addresses()
+
+    @property
+    def large(self) -> bool:
+        """Whether going back takes more than a moment."""
+        return is_large(self.trace)
+
+    @property
+    def went_back(self) -> bool:
+        """Whether that was done already."""
+        return self.trace.went_back
+
+    def go_back(self, watch: Watch) -> None:
+        """Through all layers; `watch` is told how many steps are done, and how many there are."""
+        self.trace.backward(watch)
+
+    def gradients(self, stack: str) -> Sequence[float]:
+        """The lengths of what reaches the stream before each layer and at last."""
+        back = self.trace.backward()
+        return [length(grad) for grad in back.stream(cast("Side", stack))]
+
+    def parameters(self) -> Mapping[str, Sequence[int]]:
+        """Shapes of all weights with a gradient, by name."""
+        norms = self.trace.backward().norms
+        named = self.trace.model.named_parameters()
+        return {name: tuple(weight.shape) for name, weight in named if name in norms}
+
+    def beside(self, token: int, other: SentenceTrace) -> int | str:
+        """The place in `other` that belongs to a token; or why no probability is compared."""
+        assert isinstance(other, Traced)
+        comparison = Comparison(self.trace, other.trace)
+        place = comparison.beside(token)
+        if comparison.why_not is not None or place is None:
+            return comparison.why_not or "nothing in what is compared with stands beside this token"
+        return place
+
+    def contents(self) -> Sequence[Heading]:
+        """The chapters that this model has."""
+        return self._book.contents(self.trace, self._versus)
+
+    def chapter(self, name: str, place: Place) -> Chapter:
+        """One chapter at a place."""
+        return self._book.chapter(self.trace, name, place, self._versus)
+
+    def _counted(self, attention: Attention) -> tuple[int, ...]:
+        """Heads with a map, by layer: a layer whose attention is not known has none."""
+        addresses = self.trace.addresses()
+        counts: list[int] = []
+        for layer in range(self.trace.n_layers(cast("Side", attention.stack))):
+            n = 0
+            while f"{_named(attention, layer, n)}.weights" in addresses:
+                n += 1
+            counts.append(n)
+        return tuple(counts)
+
+
+def open_with(
+    book: Book, run: Run, sentence: str, scales: Sequence[Scale], versus: SentenceTrace | None
+) -> SentenceTrace:
+    """What `run` makes of `sentence`, its heads scaled; compared with `versus` where given.
+
+    Raises:
+        PellucidError: the sentence cannot be read, or there is no such head.
+    """
+    read = trace(run, sentence)
+    if scales:
+        read = read.with_heads({_head(scale): scale.by for scale in scales})
+    versus_trace = versus.trace if isinstance(versus, Traced) else None
+    return Traced(read, book, versus_trace)
+
+
+def _head(scale: Scale) -> str:
+    if scale.stack not in ("decoder", "encoder"):
+        raise PellucidError(f"there is no stack {scale.stack!r}: it is decoder or encoder")
+    return _named(Attention(scale.stack, scale.cross), scale.layer, scale.head)
+
+
+def _named(attention: Attention, layer: int, head: int) -> str:
+    """A head as addresses call it."""
+    letter = "E" if attention.stack == "encoder" else "L"
+    return f"{letter}{layer}.H{head}" + (".cross" if attention.crosses else "")

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tokenizers
+from pellucid import config
+from pellucid.data import Row, assemble_columns
+from pellucid.errors import TextError
+from pellucid.tokenizers import Framing, Tokenizer
+from support.rows import TOKENIZER, examples_of, row, rows
+
+PATHS = ("data.jsonl",)
+CHATS = config.Conversations(paths=PATHS)
+PAIRS = config.Pairs(paths=PATHS)
+LABELLED = config.Labelled(paths=PATHS)
+PREFERENCES = config.Preferences(paths=PATHS)
+PROMPTS = config.Prompts(paths=PATHS)
+
+
+def said(ids: list[int]) -> str:
+    return TOKENIZER.decode(ids)
+
+
+def supervised(ids: Any) -> list[int]:
+    return [i for i, on in zip(ids["ids"], ids["supervised"], strict=True) if on]
+
+
+# conversations
+
+
+def test_a_prompt_and_its_answer_become_ids_of_which_the_answer_is_supervised() -> None:
+    (example,), census, facts = examples_of(CHATS, rows({"prompt": "Hi", "answer": "Yo"}))
+    assert example.ids["ids"][0] == TOKENIZER.begin_id
+    assert said(example.ids["ids"]) == "### Instruction:\nHi\n\n### Response:\nYo"
+    assert supervised(example.ids) == [*TOKENIZER.encode("Yo"), TOKENIZER.end_id]
+    assert example.group == "Hi"
+    assert example.row == 1
+    assert facts == ["prompt: prompt", "answer: answer", "template: pellucid's plain template"]
+    assert (census.supervised, census.tokens) == (3, len(example.ids["ids"]))
+
+
+def test_chats_of_two_conventions_are_the_same() -> None:
+    ours = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    others = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]
+    (one,), _, _ = examples_of(CHATS, rows({"messages": ours}))
+    (two,), _, _ = examples_of(CHATS, rows({"conversations": others}))
+    assert one == two
+
+
+def test_what_has_no_prompt_or_no_answer_is_dropped_and_counted_with_its_row() -> None:
+    good = {"prompt": "Hi", "answer": "Yo"}
+    given = rows(good, {"prompt": " ", "answer": "Yo"}, {"prompt": "a", "answer": None}, good)
+    found, census, _ = examples_of(CHATS, given)
+    assert [example.row for example in found] == [1, 4]
+    assert census.dropped == {"it has no prompt": 1, "it has no answer": 1}
+    assert "dropped 1: it has no prompt (data.jsonl, row 2)" in census.lines()
+    assert json.loads(json.dumps(census.table()))["rows"] == 4
+
+
+def test_what_does_not_fit_is_cut_or_dropped_and_never_in_silence() -> None:
+    given = rows({"prompt": "Hi", "answer": "a" * 50}, {"prompt": "H" * 50, "answer": "a"})
+    room = len("B### Instruction:\nHi\n\n### Response:\n")
+    found, census, _ = examples_of(CHATS, given, context_length=room + 3)
+    assert [len(example.ids["ids"]) for example in found] == [room + 3]
+    assert supervised(found[0].ids) == TOKENIZER.encode("aaa")
+    assert found[0].truncated
+    assert not found[0].ends
+    assert (census.truncated, census.endless, census.examples) == (1, 1, 1)
+    (reason,) = census.dropped
+    assert "prompt fills the window" in reason
+    with pytest.raises(TextError, match=r"no example is left.*row 1; data.jsonl, row 2"):
+        examples_of(CHATS, given, context_length=room)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ("Hi", "holds no messages but 'Hi'"),
+        (["Hi"], "message 1: expected an object with role and content"),
+        ([{"content": "Hi"}], "message 1: its role is None"),
+        ([{"role": "user<|x|>", "content": "Hi"}], "its role is 'user<|x|>'"),
+        ([{"role": "user", "content": 3}], "message 1: its content is not a text but 3"),
+        ([{"role": "user", "content": None}], "message 1: its content is not a text but None"),
+        ([{"role": "user", "content": "a", "<k>": "b"}], "the key '<k>' is no name"),
+    ],
+)
+def test_a_broken_message_is_refused_with_row_and_number(messages: Any, expected: str) -> None:
+    fine = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    with pytest.raises(TextError, match=r"data.jsonl, row 2") as refused:
+        examples_of(CHATS, rows({"messages": fine}, {"messages": messages}))
+    assert expected in str(refused.value)
+
+
+def test_a_chat_without_an_answer_is_dropped() -> None:
+    fine = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    found, census, _ = examples_of(
+        CHATS, rows({"messages": fine}, {"messages": fine[:1]}, {"messages": []})
+    )
+    assert len(found) == 1
+    assert census.dropped == {"it has no answer": 2}
+
+
+def test_the_template_of_the_tokenizers_folder_is_used(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text(
+        "{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    )
+    (example,), _, facts = examples_of(
+        CHATS, rows({"prompt": "Hi", "answer": "Yo"}), folder=tmp_path
+    )
+    assert said(example.ids["ids"]) == "[Hi][Yo]"
+    assert facts[-1] == f"template: {tmp_path / 'chat_template.jinja'}"
+
+
+# pairs
+
+
+def test_a_pair_is_a_framed_source_and_a_target_that_ends() -> None:
+    (example,), _, _ = examples_of(PAIRS, rows({"en": "Go.", "fr": "Va !"}))
+    assert example.ids["source"] == Framing(TOKENIZER).ids_of("Go.")
+    assert example.ids["target"] == [*TOKENIZER.encode("Va !"), TOKENIZER.end_id]
+    assert example.group == "Go."
+
+
+def test_a_target_ends_also_where_the_same_token_begins_a_text() -> None:
+    inner = tokenizers.Tokenizer.from_str(TOKENIZER.to_json())
+    end = "<|end_of_text|>"
+    both = Tokenizer(inner, (end, end))
+    (example,), _, _ = examples_of(PAIRS, rows({"en": "Go.", "fr": "Va"}), tokenizer=both)
+    assert example.ids["target"][-1] == both.end_id
+    assert example.ids["source"].count(both.begin_id) == 1
+
+
+def test_a_source_that_is_cut_keeps_its_end() -> None:
+    given = rows({"en": "abcdefgh", "fr": "x"}, {"en": "", "fr": "x"}, {"en": "x", "fr": None})
+    (example,), census, _ = examples_of(PAIRS, given, context_length=5)
+    whole = Framing(TOKENIZER).ids_of("abc")
+    assert example.ids["source"] == whole
+    assert example.truncated
+    assert census.dropped == {"it has no source": 1, "it has no target": 1}
+
+
+# labels
+
+
+def test_classes_are_found_in_the_data_and_sorted_without_blanks() -> None:
+    given = rows(
+        {"text": "a", "label": " spam"}, {"text": "b", "label": "ham "}, {"text": "c", "label": ""}
+    )
+    found, census, facts = examples_of(LABELLED, given)
+    assert [example.ids["label"] for example in found] == [[1], [0]]
+    assert found[0].ids["ids"] == Framing(TOKENIZER).ids_of("a")
+    assert facts[-1] == "classes: ham, spam (each text has one)"
+    assert census.dropped == {"it has no label": 1}
+
+
+def test_numbers_are_classes_in_the_order_of_their_size() -> None:
+    given = rows(*({"text": "a", "label": n} for n in (10, 9, 2)))
+    found, _, facts = examples_of(LABELLED, given)
+    assert facts[-1].startswith("classes: 2, 9, 10")
+    assert [example.ids["label"] for example in found] == [[2], [1], [0]]
+    with pytest.raises(TextError, match=r"is 0\.5, a number that names no class"):
+        examples_of(LABELLED, rows({"text": "a", "label": 0.5}))
+
+
+@pytest.mark.parametrize("parted", [True, False])
+def test_several_labels_are_a_one_for_each_class_that_is_named(parted: bool) -> None:
+    values: list[list[str]] = [["b", "a"], ["c"], ["a"]]
+    kind = config.Labelled(paths=PATHS, separator=";") if parted else LABELLED
+    given = rows(*({"text": "t", "label": "; ".join(v) if parted else v} for v in values))
+    found, census, _ = examples_of(kind, given)
+    assert [example.ids["label"] for example in found] == [[1, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert census.labels == {0: 2, 1: 1, 2: 1}
+
+
+def test_a_label_outside_the_given_classes_is_refused_and_an_empty_class_is_said() -> None:
+    given = rows({"text": "a", "label": "ham"}, {"text": "b", "label": "eggs"})
+    with pytest.raises(TextError, match=r"row 2: the label 'eggs' is none of the classes"):
+        examples_of(LABELLED, given, classes=["ham", "spam"])
+    classes = ["eggs", "ham", "spam"]
+    _, census, _ = examples_of(LABELLED, given, classes=classes)
+    assert "the class 'spam' has no example" in census.lines(classes)
+    with pytest.raises(TextError, match="name 1 class"):
+        examples_of(LABELLED, given[:1])
+
+
+# preferences
+
+
+def test_two_answers_go_on_from_one_prompt() -> None:
+    given = rows({"instruction": "Add.", "input": "1+1", "chosen": "2", "rejected": "3, fool"})
+    (example,), _, _ = examples_of(PREFERENCES, given)
+    assert said(example.ids["prompt"]) == "### Instruction:\nAdd.\n\n1+1\n\n### Response:\n"
+    assert example.ids["chosen"] == [*TOKENIZER.encode("2"), TOKENIZER.end_id]
+    assert example.ids["rejected"] == [*TOKENIZER.encode("3, fool"), TOKENIZER.end_id]
+    (prompt,), _, _ = examples_of(PROMPTS, given)
+    assert prompt.ids["prompt"] == example.ids["prompt"]
+
+
+def test_whole_chats_are_parted_into_their_shared_prompt_and_the_last_answers() -> None:
+    shared = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Yo"},
+        {"role": "user", "content": "More"},
+    ]
+    good, bad = ({"role": "assistant", "content": each} for each in ("good", "bad"))
+    given = rows({"chosen": [*shared, good], "rejected": [*shared, bad]})
+    (one,), _, _ = examples_of(PREFERENCES, given)
+    assert said(one.ids["prompt"]).endswith("Yo\n\n### Instruction:\nMore\n\n### Response:\n")
+    assert [said(one.ids[side]) for side in ("chosen", "rejected")] == ["good", "bad"]
+    apart = rows({"prompt": shared, "chosen": [good], "rejected": [bad]})
+    (two,), _, _ = examples_of(PREFERENCES, apart)
+    assert one.ids == two.ids
+    also = rows({"prompt": "More", "chosen": [*shared, good], "rejected": [*shared, bad]})
+    assert examples_of(PREFERENCES, also)[0][0].ids == one.ids
+
+
+def test_pairs_that_teach_nothing_are_dropped_and_counted() -> None:
+    fine = {"prompt": "Hi", "chosen": "a", "rejected": "b"}
+    given = rows(
+        fine,
+        {"prompt": "Hi", "chosen": "a", "rejected": "a"},
+        {"prompt": "", "chosen": "a", "rejected": "b"},
+        {"prompt": "Hi", "chosen": "a", "rejected": None},
+        {"prompt": "Hi", "chosen": "x" * 400 + "a", "rejected": "x" * 400 + "b"},
+        {"prompt": "H" * 400, "chosen": "a", "rejected": "b"},
+    )
+    found, census, _ = examples_of(PREFERENCES, given, context_length=300)
+    assert [example.row for example in found] == [1]
+    assert sum(census.dropped.values()) == 5
+    assert census.dropped["chosen and rejected are the same"] == 1
+    assert any("as far as they fit" in reason for reason in census.dropped)
+
+
+# prompts
+
+
+def test_a_prompt_keeps_its_whole_row() -> None:
+    (example,), _, _ = examples_of(PROMPTS, rows({"prompt": "1+1?", "solution": 2}))
+    assert json.loads(example.kept or "") == {"prompt": "1+1?", "solution": 2}
+    _, census, _ = examples_of(
+        PROMPTS, rows({"prompt": "a"}, {"prompt": "b" * 99}), context_length=60
+    )
+    assert sum(census.dropped.values()) == 1
+
+
+# all of them
+
+
+def test_texts_for_a_tokenizer_are_what_the_columns_say() -> None:
+    def texts(kind: Any, one: Row) -> list[str]:
+        return assemble_columns(kind, one).texts(one)
+
+    assert texts(CHATS, row(prompt="a", answer="b")) == ["a", "b"]
+    assert texts(PAIRS, row(source="a", target="b")) == ["a", "b"]
+    assert texts(LABELLED, row(text="a", label="b")) == ["a"]
+    assert texts(PREFERENCES, row(prompt="a", chosen="b", rejected="c")) == ["a", "b", "c"]
+    assert texts(PROMPTS, row(prompt="a")) == ["a"]
+
+
+def test_a_csv_without_the_column_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfsms,kind\r\nHi,ham\r\n")
+    with pytest.raises(TextError, match=r"usual for the label .* it has: 'sms', 'kind'"):
+        examples_of(config.Labelled(paths=(str(tmp_path / "a.csv"),)))
+
+
+def test_public_rows_become_examples(shared_data: Path) -> None:
+    sft = str(shared_data / "rasbt-sft" / "instruction-data.json")
+    found, census, _ = examples_of(config.Conversations(paths=(sft,)), context_length=1024)
+    assert (census.rows, census.truncated, dict(census.dropped)) == (1100, 0, {})
+    assert all(supervised(example.ids)[-1] == TOKENIZER.end_id for example in found)
+    preference = str(shared_data / "rasbt-preference" / "instruction-data-with-preference.json")
+    _, census, _ = examples_of(config.Preferences(paths=(preference,)), context_length=1024)
+    assert census.rows == 1100
+    assert census.examples + sum(census.dropped.values()) == 1100
+    sms = str(shared_data / "sms-spam" / "SMSSpamCollection")
+    kind = config.Labelled(paths=(sms,), text="2", label="1")
+    found, census, facts = examples_of(kind, context_length=1024)
+    assert census.labels == {0: 4827, 1: 747}
+    assert facts[-1] == "classes: ham, spam (each text has one)"

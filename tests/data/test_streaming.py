@@ -1,0 +1,249 @@
+"""What streams must give what everything at once would: any corpus, any cut, any interruption."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import tokenizers
+from pellucid.data import (
+    Document,
+    Piece,
+    Split,
+    Tally,
+    array_writer,
+    encode,
+    encoded,
+    part,
+    prepare,
+    survey,
+)
+from pellucid.data.encode import stretches_of
+from pellucid.data.pieces import cut
+from pellucid.errors import TextError
+from pellucid.tokenizers import Tokenizer, train_bytes
+from pellucid.tokenizers.tokenizer import train_byte_pairs, train_characters
+from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from support.corpora import content_hash, direct_files, direct_split, parts_of, without_duplicates
+
+FEW = settings(max_examples=30, deadline=None)
+LETTERS = st.sampled_from("ab1é世🙂.'_ \n\t")
+TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=300), min_size=1, max_size=12)
+SHARES = st.floats(0.01, 0.5)
+PROSE = (
+    "It's the first line, isn't it?\n\nA second one (of 12 words); and more...\n"
+    "    indented:\tthree  blanks   and 世界 déjà-vu 🙂🙂 x_1 \n\n\n... 3,141 ends here"
+) * 3
+TOKENIZERS = {
+    "bytes": train_bytes(),
+    "characters": train_characters([PROSE]),
+    "byte pairs": train_byte_pairs([PROSE] * 20, 400),
+    "words": train_words([PROSE], 200),
+    "word pieces": train_word_pieces([PROSE], 200, lowercase=True),
+}
+
+
+def broken_up(text: str, at: Sequence[int]) -> list[str]:
+    places = [0, *sorted(place % (len(text) + 1) for place in at), len(text)]
+    return [text[a:b] for a, b in pairwise(places)]
+
+
+def streamed(documents: Sequence[Document], at: Sequence[int]) -> Iterator[Piece]:
+    """The documents in pieces, some of them empty."""
+    for document in documents:
+        *texts, end = broken_up(document.text, at)
+        yield from (Piece(document.name, text, last=False) for text in texts)
+        yield Piece(document.name, end)
+
+
+@FEW
+@given(texts=TEXTS, share=SHARES, at=st.lists(st.integers(0, 400), max_size=5), drop=st.booleans())
+def test_corpus_in_pieces_is_parted_as_the_whole_would_be(
+    texts: list[str], share: float, at: list[int], drop: bool
+) -> None:
+    everything = [Document(str(index), text) for index, text in enumerate(texts)]
+    kept = without_duplicates(everything) if drop else everything
+    expected = direct_split(kept, share)
+    found = survey(streamed(everything, at), tally := Tally(), drop_duplicates=drop)
+    assert tally.duplicates == len(texts) - len(set(texts))
+    assert found.n_bytes == sum(len(document.text.encode()) for document in kept)
+    if expected is None:
+        with pytest.raises(TextError, match="too little text"):
+            part(lambda: streamed(everything, at), found, share)
+        return
+    parts = part(lambda: streamed(everything, at), found, share)
+    assert parts.by == expected.by
+    for side, documents in ((parts.train, expected.train), (parts.held_out, expected.held_out)):
+        assert list(side.sizes) == [len(document.text.encode()) for document in documents]
+        assert list(joined(side.pieces())) == list(documents)
+
+
+def joined(pieces: Iterator[Piece]) -> Iterator[Document]:
+    text = ""
+    for piece in pieces:
+        text += piece.text
+        if piece.last:
+            yield Document(piece.name, text)
+            text = ""
+
+
+@FEW
+@given(text=st.text(LETTERS, max_size=400), longest=st.integers(1, 50), at=st.lists(st.integers(0)))
+def test_text_is_cut_by_itself_alone_and_nothing_is_lost(
+    text: str, longest: int, at: list[int]
+) -> None:
+    pieces = list(cut(broken_up(text, at), longest))
+    assert "".join(pieces) == text
+    assert all(0 < len(piece) <= longest for piece in pieces)
+    assert pieces == list(cut([text], longest))
+
+
+def test_text_is_cut_behind_a_word_then_at_any_blank_then_anywhere() -> None:
+    assert list(cut(["one two.\nthree"], 11)) == ["one", " two.\nthree"]
+    assert list(cut(["one. two. three."], 10)) == ["one. two.", " three."]
+    assert list(cut(["x" * 10], 4)) == ["xxxx", "xxxx", "xx"]
+
+
+WORDS = st.text(st.sampled_from("ab1é世🙂.'_"), max_size=5).map(lambda word: word + "s")
+BLANKS = st.sampled_from([" ", "\n", "  ", "\n\n", "\t", "\n    ", " \n"])
+PLAIN = st.lists(st.tuples(WORDS, BLANKS), max_size=60).map(lambda t: "".join(map("".join, t)))
+
+
+@FEW
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=PLAIN | st.just(PROSE), longest=st.integers(40, 90))
+def test_long_document_in_pieces_becomes_the_ids_of_the_whole(
+    kind: str, text: str, longest: int
+) -> None:
+    tokenizer = TOKENIZERS[kind]
+    assert tokenizer.ends_at_blanks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode, "LONGEST_PIECE", longest)
+        found = list(encoded([Piece("a", text)], tokenizer))
+    assert [int(i) for each in found for i in each.ids] == tokenizer.encode_document(text)
+    assert (found[0].first, found[-1].last) == (True, True)
+    assert (len(found) > 1) == (len(text) > longest)
+
+
+def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = json.loads(TOKENIZERS["byte pairs"].to_json())
+    table["pre_tokenizer"]["use_regex"] = False
+    greedy = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(table)))
+    assert not greedy.ends_at_blanks
+    pieces = [Piece("a book", "one "), Piece("a book", "two", last=True)]
+    pieces[0] = replace(pieces[0], last=False)
+    monkeypatch.setattr(encode, "LONGEST_PIECE", 4)
+    assert [each.text for each in stretches_of(pieces, greedy)] == ["one two"]
+    monkeypatch.setattr(encode, "_LONGEST_WHOLE", 6)
+    with pytest.raises(TextError, match=r"a book is longer than 6 characters.*cut it into several"):
+        list(stretches_of(pieces, greedy))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.text(LETTERS, min_size=1, max_size=60), min_size=2, max_size=12),
+    share=SHARES,
+    size=st.integers(1, 100),
+    kind=st.sampled_from(sorted(TOKENIZERS)),
+)
+def test_shards_are_those_of_the_direct_way_whatever_the_parts(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], share: float, size: int, kind: str
+) -> None:
+    documents = [Document(str(index), text) for index, text in enumerate(texts)]
+    split = direct_split(documents, share)
+    assume(split is not None)
+    assert split is not None
+    folder = tmp_path_factory.mktemp("shards")
+    tokenizer = TOKENIZERS[kind]
+    direct_files(folder / "direct", split, tokenizer)
+    found = survey(streamed(documents, [3]), Tally(), drop_duplicates=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(array_writer, "PART", size)
+        patch.setattr(encode, "_BATCH", size)
+        parts = part(lambda: streamed(documents, [3]), found, share)
+        manifest = prepare(folder / "streamed", parts, tokenizer).manifest
+    for file in (folder / "direct").iterdir():
+        assert file.read_bytes() == (folder / "streamed" / file.name).read_bytes()
+    assert manifest.sha256 == content_hash([*split.train, *split.held_out])
+    assert manifest.train.n_bytes == sum(len(d.text.encode()) for d in split.train)
+    if not tokenizer.exact:
+        changed = [tokenizer.decode(tokenizer.encode(d.text)) != d.text for d in split.train]
+        assert manifest.train.changed == sum(changed)
+        ids = [i for d in split.train for i in tokenizer.encode_document(d.text)]
+        assert manifest.train.unknown == ids.count(tokenizer.unknown_id or -1) / len(ids)
+
+
+DOCUMENTS = tuple(Document(str(index), f"text {index} of some words\n") for index in range(60))
+SPLIT = Split(DOCUMENTS[:50], DOCUMENTS[50:], "documents")
+
+
+class PulledPlugError(Exception):
+    """Stands for a process that ends without warning."""
+
+
+@pytest.mark.parametrize("moment", [3, 20, 51, 58])
+@pytest.mark.parametrize("harm", ["none", "torn journal", "flipped byte", "other key"])
+def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, harm: str
+) -> None:
+    tokenizer = TOKENIZERS["byte pairs"]
+    monkeypatch.setattr(array_writer, "PART", 60)
+    monkeypatch.setattr(encode, "_BATCH", 30)
+    asked: list[int] = []
+    encode_batch = Tokenizer.encode_batch
+
+    def counting(self: Tokenizer, texts: Sequence[str]) -> list[Any]:
+        asked.append(len(texts))
+        return encode_batch(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", counting)
+    prepare(tmp_path / "straight", parts_of(SPLIT), tokenizer)
+    assert sum(asked) == 60
+    done: list[int] = []
+
+    def pull(n_bytes: int, ends: bool) -> None:
+        done.append(n_bytes)
+        if len(done) > moment:
+            raise PulledPlugError
+
+    with pytest.raises(PulledPlugError):
+        prepare(tmp_path / "text", parts_of(SPLIT), tokenizer, watch=pull)
+    journal = tmp_path / "text.partial" / "parts.jsonl"
+    if harm == "torn journal":
+        journal.write_text(journal.read_text()[:-9])
+    if harm == "flipped byte" and moment > 5:
+        file = tmp_path / "text.partial" / "train.npy"
+        content = bytearray(file.read_bytes())
+        content[140] ^= 1
+        file.write_bytes(content)
+    if harm == "other key":
+        journal.write_text(journal.read_text().replace('"key": "', '"key": "0'))
+    asked.clear()
+    prepare(tmp_path / "text", parts_of(SPLIT), tokenizer)
+    for file in (tmp_path / "straight").iterdir():
+        assert file.read_bytes() == (tmp_path / "text" / file.name).read_bytes()
+    assert len(list((tmp_path / "text").iterdir())) == 5
+    if harm == "none":
+        assert sum(asked) <= 60 - moment + 5
+    if harm in ("other key", "flipped byte") and moment > 5:
+        assert sum(asked) == 60
+
+
+def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> None:
+    found = survey(streamed(DOCUMENTS, []), Tally(), drop_duplicates=False)
+    now = [replace(d, text=d.text.upper()) if d.name == "31" else d for d in DOCUMENTS]
+    for changed, name in ((now, "31"), (DOCUMENTS[:-1], "the text"), ((*DOCUMENTS, now[31]), "31")):
+        parts = part(lambda changed=changed: streamed(changed, []), found, 0.1)
+        pieces = chain(parts.train.pieces(), parts.held_out.pieces())
+        with pytest.raises(TextError, match=f"^{name} was changed while it was read"):
+            list(pieces)

@@ -1,0 +1,133 @@
+"""A receipt as it is shown comes to what it shows: in a terminal, in JSON and on the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+from pellucid.cli.output.chapter import receipt_lines
+from pellucid.errors import PellucidError
+from pellucid.explain import Trace
+from pellucid.explain.chapter_json import plain_receipt
+from pellucid.explain.chapter_types import Place, Receipt
+from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.expressions import Apply, Expression, Number, Vector, value
+from pellucid.explain.receipt_text import line_of, rounded, spelled
+from pellucid.web.json_payload import chapter_of
+from support.models import build
+from support.traced import MODELS, traced
+
+PLACE = Place(token=4, other=2, layer=1, head=1, feature=3, row=2, column=1)
+#: Always run; the other kinds of model are nightly.
+SAMPLE = ("sinks", "busy head")
+_NAMES = {"exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf}
+
+
+def computed(text: str) -> float:
+    """What a line of operands comes to, by nothing but what is written in it."""
+    text = re.sub(r" \([\d,]+ more\)", "", text)
+    for sign, operator in (("×", "*"), ("·", "*"), ("^", "**"), ("√", "sqrt"), ("−", "-")):
+        text = text.replace(sign, operator)
+    names: dict[str, Any] = {**_NAMES, "sqrt": math.sqrt, "max": max, "min": min}
+    return float(eval(text, {"__builtins__": {}}, names))
+
+
+def last_digit(text: str) -> float:
+    """What one more in the last digit of a number as it is written would add."""
+    digits, _, power = text.partition("e")
+    decimals = len(digits.partition(".")[2])
+    return 10.0 ** (int(power or 0) - decimals)
+
+
+def assert_holds(operands: str, result: str) -> None:
+    # half of the last digit, and what adding up in another order may do
+    off = abs(computed(operands) - float(result))
+    assert off <= 0.5000001 * last_digit(result) + 1e-15, (operands, result, off)
+
+
+def receipts_of(trace: Trace) -> list[Receipt]:
+    found: list[Receipt] = []
+    for entry in CHAPTERS:
+        try:
+            found += tell(trace, entry.id, PLACE).receipts
+        except PellucidError:
+            continue  # a model without a head has no chapter of words
+    return found
+
+
+def plain_value(tree: dict[str, Any]) -> Expression:
+    """A tree of JSON as an expression again."""
+    if "op" in tree:
+        return Apply(tree["op"], tuple(map(plain_value, tree["of"])))
+    return Vector(tuple(tree["values"])) if "values" in tree else Number(tree["value"])
+
+
+def check(receipt: Receipt) -> None:
+    lines = " ".join(line.strip() for line in receipt_lines(receipt))
+    said = re.search(r" = (?P<put_in>[^=]+) = (?P<result>\S+) the model has (?P<model>\S+):", lines)
+    assert said is not None, lines
+    assert_holds(said["put_in"], said["result"])
+    assert float(said["model"]) == pytest.approx(receipt.model, abs=last_digit(said["model"]))
+
+    told = json.loads(json.dumps(plain_receipt(receipt)))
+    assert value(plain_value(told["expression"])) == pytest.approx(told["recomputed"], rel=1e-14)
+    assert told["difference"] == told["recomputed"] - told["model"]
+    assert told["agrees"] == (abs(told["difference"]) <= told["allowed"])
+    assert_holds(told["spelled"], told["shown"]["recomputed"])
+
+    line = line_of(receipt)  # what the page writes; its table has every operand in these digits
+    assert value(rounded(receipt.expression, line.digits)) == pytest.approx(
+        float(line.result), abs=0.5000001 * last_digit(line.result) + 1e-15
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in SAMPLE else (pytest.mark.nightly,)) for n in MODELS],
+)
+def test_every_receipt_as_it_is_shown_comes_to_the_result_as_it_is_shown(name: str) -> None:
+    receipts = receipts_of(traced(build(MODELS[name], double=False)))
+    assert receipts
+    for receipt in receipts:
+        check(receipt)
+
+
+def test_the_page_is_sent_the_line_that_a_terminal_shows() -> None:
+    trace = traced(build(MODELS["rotary"], double=False))
+    chapter = tell(trace, "nudge", PLACE)
+    for sent, receipt in zip(chapter_of(chapter)["receipts"], chapter.receipts, strict=True):
+        line = line_of(receipt)
+        assert (sent["spelled"], sent["digits"]) == (line.operands, line.digits)
+        assert_holds(sent["spelled"], line.result)
+
+
+def test_a_nudge_is_written_in_the_digits_in_which_two_losses_differ() -> None:
+    trace = traced(build(MODELS["rotary"], double=False))
+    slope = tell(trace, "nudge", PLACE).receipts[0]
+    below, above = re.findall(r"\d\.\d{9,}", line_of(slope).operands)[:2]
+    assert below != above
+
+
+def test_terms_that_are_not_written_are_one_number_that_counts_them() -> None:
+    row = Vector((1.0, 2.0, 3.0, 4.0))
+    assert spelled(Apply("dot", (row, row)), 4) == "1·1 + 2·2 + 25 (2 more)"
+    parts = (*map(Number, (1.0, 2.0, 3.0)), Number(7.0, "1,040 more"))
+    assert spelled(Apply("sum", parts), 4) == "1 + 2 + 10 (1,041 more)"
+
+
+def test_what_is_allowed_is_shown_as_it_is_compared() -> None:
+    large = Receipt(
+        title="a large number",
+        formula="x",
+        expression=Number(1000.004),
+        model=1000.0,
+        tolerance=1e-5,
+        address="x[0]",
+        source="s:1",
+    )
+    assert large.agrees
+    assert "4e-03 apart, 1e-02 allowed" in " ".join(receipt_lines(large))

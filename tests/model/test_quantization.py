@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pellucid import config
+from pellucid.errors import ConfigError, PellucidError
+from pellucid.model import Narrow, narrow
+from pellucid.model.quantized_matrix import narrowed
+from support.models import BASE, VARIANTS, build
+
+
+@pytest.mark.parametrize("columns", [1, 7, 256, 300])
+def test_int8_is_at_most_half_a_step_off(columns: int) -> None:
+    matrix = torch.randn(5, columns)
+    matrix[2] = 0
+    kept = narrowed(matrix, "int8")
+    assert kept.values.dtype == torch.int8
+    assert kept.scales is not None
+    assert kept.scales.shape == (5, -(-columns // 256))
+    step = kept.scales.repeat_interleave(256, dim=1)[:, :columns]
+    assert ((kept.wide() - matrix).abs() <= step * 0.5001).all()
+    assert (kept.wide()[2] == 0).all()
+    # the largest of a block is said exactly, but for the last digit
+    assert torch.allclose(kept.wide().abs().amax(), matrix.abs().amax())
+
+
+def test_bfloat16_is_rounded_to_the_nearest() -> None:
+    matrix = torch.randn(5, 9)
+    assert torch.equal(narrowed(matrix, "bfloat16").wide(), matrix.bfloat16().float())
+
+
+@pytest.mark.parametrize("weights", ["bfloat16", "int8"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_matrices_are_rounded_in_place_and_nothing_else_is(weights: str, tied: bool) -> None:
+    model = build(replace(BASE, embedding=config.Embedding(tied=tied, scaled=False)), double=False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    narrow(model, weights)  # type: ignore[arg-type]
+    moved = {name for name, t in model.state_dict().items() if not torch.equal(t, before[name])}
+    layers = {f"{name}.weight" for name, m in model.named_modules() if type(m) is torch.nn.Linear}
+    assert moved == model.narrow.keys() == layers | ({"token_embedding.weight"} if tied else set())
+    for name, kept in model.narrow.items():
+        assert torch.equal(kept.wide(), model.get_parameter(name))
+        assert torch.equal(kept.wide(), narrowed(before[name], weights).wide())  # type: ignore[arg-type]
+
+
+def test_float32_changes_nothing_and_other_words_are_refused() -> None:
+    model = build(BASE, double=False)
+    before = model.state_dict()["head.weight"].clone()
+    narrow(model, "float32")
+    assert torch.equal(before, model.state_dict()["head.weight"])
+    assert model.narrow == {}
+    with pytest.raises(ConfigError, match=r"int4.*float32, bfloat16, int8"):
+        inspect.unwrap(narrow)(model, "int4")
+
+
+@pytest.mark.parametrize("name", ["weight norm", "spectral norm"])
+def test_matrices_that_are_computed_are_refused(name: str) -> None:
+    with pytest.raises(PellucidError, match=r"computes its matrix.*leave weights at float32"):
+        narrow(build(VARIANTS[name], double=False), "int8")
+
+
+def test_an_exact_matrix_stays_exact() -> None:
+    matrix = torch.randint(-127, 128, (4, 256)).float()
+    matrix[:, 0] = 127
+    assert torch.equal(narrowed(matrix, "int8").wide(), matrix)
+    assert isinstance(narrowed(matrix, "int8"), Narrow)

@@ -1,0 +1,120 @@
+"""What is shown of a batch is what is trained: targets where they are, nothing over a boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from pellucid.batches import IGNORED, LabelBatch, PairBatch, PreferenceBatch, TokenBatch
+from pellucid.tasks.example_view import example_of
+
+NOT = IGNORED
+
+
+def decode(ids: Sequence[int]) -> str:
+    return "".join(chr(ord("a") + each) for each in ids)
+
+
+def tensor(*rows: list[int]) -> torch.Tensor:
+    return torch.tensor(rows)
+
+
+ANSWER = TokenBatch(
+    ids=tensor([0, 1, 2, 9, 9]),
+    targets=tensor([NOT, 2, 3, NOT, NOT]),
+    padding=tensor([1, 1, 1, 0, 0]).bool(),
+    n_supervised=2,
+)
+
+
+def test_a_row_shows_what_follows_each_token_and_leaves_padding_out() -> None:
+    shown = example_of(ANSWER, decode)
+    assert shown.rows == (("a", None, "itself"), ("b", "c", "0 to 1"), ("c", "d", "0 to 2"))
+    assert shown.begins == ()
+    assert shown.note == "2 places of padding, which are neither seen nor learnt"
+
+
+def test_a_pad_that_is_also_the_end_of_a_text_is_told_from_it_by_the_mask() -> None:
+    ended = replace(ANSWER, padding=tensor([1, 1, 1, 1, 0]).bool())
+    shown = example_of(ended, decode)
+    assert [token for token, _, _ in shown.rows] == ["a", "b", "c", "j"]
+    assert shown.note == "1 place of padding, which is neither seen nor learnt"
+
+
+def test_packed_neighbours_see_nothing_of_each_other() -> None:
+    packed = TokenBatch(
+        ids=tensor([0, 1, 2, 3, 4, 5, 9]),
+        targets=tensor([1, NOT, 3, 4, NOT, NOT, NOT]),
+        documents=tensor([4, 4, 5, 5, 5, 6, 7]),
+        padding=tensor([1, 1, 1, 1, 1, 1, 0]).bool(),
+        n_supervised=3,
+    )
+    shown = example_of(packed, decode)
+    assert shown.begins == ((0, "example 1 of this row"), (2, "example 2 of this row"))
+    assert shown.rows == (
+        ("a", "b", "itself"),
+        ("b", None, "0 to 1"),
+        ("c", "d", "itself"),
+        ("d", "e", "2 to 3"),
+        ("e", None, "2 to 4"),
+    )
+    assert shown.note == (
+        "1 more in this row; 1 place of padding, which is neither seen nor learnt"
+    )
+
+
+def test_an_encoder_sees_both_ways() -> None:
+    hidden = replace(ANSWER, targets=tensor([NOT, 1, NOT, NOT, NOT]), padding=None)
+    shown = example_of(hidden, decode, causal=False)
+    assert shown.rows[1] == ("b", "b", "0 to 4, both ways")
+    assert len(shown.rows) == 5
+
+
+def test_a_pair_shows_the_source_and_what_is_written_while_looking_at_it() -> None:
+    pair = PairBatch(
+        source=tensor([0, 1, 9]),
+        source_padding=tensor([1, 1, 0]).bool(),
+        ids=tensor([8, 5, 6, 9]),
+        targets=tensor([5, 6, 7, NOT]),
+        n_supervised=3,
+    )
+    shown = example_of(pair, decode)
+    assert shown.begins == ((0, "the source"), (2, "what is written"))
+    assert shown.rows == (
+        ("a", None, "0 to 1, both ways"),
+        ("b", None, "0 to 1, both ways"),
+        ("i", "f", "itself and the source"),
+        ("f", "g", "2 to 3 and the source"),
+        ("g", "h", "2 to 4 and the source"),
+    )
+    assert "2 places of padding" in shown.note
+
+
+def test_a_labelled_text_says_its_class_by_name() -> None:
+    batch = LabelBatch(
+        ids=tensor([0, 1], [2, 9]),
+        padding=tensor([1, 1], [1, 0]).bool(),
+        labels=torch.tensor([1, 0]),
+        n_supervised=2,
+    )
+    shown = example_of(batch, decode, causal=False, classes=("ham", "spam"))
+    assert shown.note == "of the whole is learnt: 'spam'"
+    assert shown.rows == (("a", None, "0 to 1, both ways"), ("b", None, "0 to 1, both ways"))
+    other = example_of(batch, decode, causal=False, row=1)
+    assert other.title.startswith("row 2 ")
+    assert other.rows == (("c", None, "itself"),)
+    assert other.note.startswith("of the whole is learnt: class 0; 1 place of padding")
+    several = replace(batch, labels=torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    assert "'ham', 'spam'" in example_of(several, decode, classes=("ham", "spam")).note
+    assert "no class" in example_of(several, decode, row=1).note
+
+
+def test_a_preference_shows_both_answers() -> None:
+    worse = replace(ANSWER, ids=tensor([0, 1, 7, 9, 9]), targets=tensor([NOT, 7, 9, NOT, NOT]))
+    shown = example_of(PreferenceBatch(chosen=ANSWER, rejected=worse, n_supervised=1), decode)
+    assert shown.begins == ((0, "the chosen answer"), (3, "the rejected answer"))
+    assert shown.rows[1] == ("b", "c", "0 to 1")
+    assert shown.rows[4] == ("b", "h", "3 to 4")
+    assert shown.note.startswith("4 places of padding")
