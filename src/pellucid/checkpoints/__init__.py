@@ -17,6 +17,7 @@ from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.retention import Shelf
 from pellucid.checkpoints.run_progress import Reached, reached
 from pellucid.checkpoints.save_time import seconds_to_save
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "FILES",
@@ -39,3 +40,5 @@ __all__ = [
     "write_folder",
     "write_text",
 ]
+
+__getattr__ = _names_of(__name__)

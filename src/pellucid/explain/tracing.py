@@ -186,11 +186,8 @@ class Trace:
             tensor = self._whole(name) if place is None else self._within(place)
             tensor = weight(self.model, name) if tensor is None else tensor
         if tensor is None and (Gradients.may_hold(name) or optimiser_step.may_hold(name)):
-            tensor = (
-                optimiser_step.of(self, name)
-                if optimiser_step.may_hold(name)
-                else self.backward().of(name)
-            )
+            walk = optimiser_step.of if optimiser_step.may_hold(name) else None
+            tensor = self.backward().of(name) if walk is None else walk(self, name)
             if tensor is None:
                 raise refuse_unknown(address, optimiser_step.addresses(self))
         if tensor is None:
@@ -291,11 +288,9 @@ class Trace:
         if place.layer >= self.n_layers(place.side):
             return None
         look = self.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
-        return (
-            None
-            if look is None or head >= look.n_heads
-            else attention_heads.of(look, place.what, head)
-        )
+        if look is None or head >= look.n_heads:
+            return None
+        return attention_heads.of(look, place.what, head)
 
 
 def _a(kind: str) -> str:

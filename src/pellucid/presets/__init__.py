@@ -3,6 +3,7 @@
 Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and nothing here is built.
 """
 
+from pellucid.old_names import names_of as _names_of
 from pellucid.presets.catalog import FAMILIES, PRESETS, diff, find
 from pellucid.presets.objectives import GOALS, ObjectivePreset, find_goal
 from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
@@ -18,3 +19,5 @@ __all__ = [
     "find",
     "find_goal",
 ]
+
+__getattr__ = _names_of(__name__)

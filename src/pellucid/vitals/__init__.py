@@ -1,5 +1,6 @@
 """A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
 
+from pellucid.old_names import names_of as _names_of
 from pellucid.vitals.attention import (
     Bracketed,
     Looks,
@@ -63,3 +64,5 @@ __all__ = [
     "watch",
     "watcher",
 ]
+
+__getattr__ = _names_of(__name__)

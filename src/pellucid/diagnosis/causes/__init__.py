@@ -20,6 +20,7 @@ from pellucid.diagnosis.causes import (
 from pellucid.diagnosis.causes.candidate import Candidate, Cause
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.not_examined import Asking
+from pellucid.old_names import names_of as _names_of
 
 CAUSES: tuple[Cause, ...] = (
     *architecture.CAUSES,
@@ -43,3 +44,5 @@ def suspects(course: HistoryView, asking: Asking | None = None) -> list[Candidat
 
 
 __all__ = ["CAUSES", "Candidate", "Cause", "HistoryView", "suspects"]
+
+__getattr__ = _names_of(__name__)

@@ -1,0 +1,156 @@
+"""Public names of 0.1 with a new name or a new room: each still works in 0.2, with one warning.
+
+The room of an old name has `__getattr__ = names_of(__name__)`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+
+#: By the room of 0.1: the name there, and where the same thing is now.
+OLD_NAMES: dict[str, dict[str, str]] = {
+    "checkpoints": {
+        "PARTIAL": "disk.atomic_write.PARTIAL",
+    },
+    "diagnosis.causes": {
+        "Course": "diagnosis.causes.HistoryView",
+        "Suspect": "diagnosis.causes.Candidate",
+    },
+    "examples": {
+        "Answers": "data.Answers",
+        "Bucketed": "data.Bucketed",
+        "Census": "data.Census",
+        "ChatTemplate": "data.ChatTemplate",
+        "ClassLabels": "data.ClassLabels",
+        "Collation": "data.Collation",
+        "Columns": "data.Columns",
+        "Example": "data.Example",
+        "Examples": "data.Examples",
+        "Facts": "data.Facts",
+        "Form": "data.Form",
+        "Labelled": "data.Labelled",
+        "Packed": "data.Packed",
+        "Packing": "data.Packing",
+        "PromptBatch": "data.PromptBatch",
+        "PromptTexts": "data.PromptTexts",
+        "Ragged": "data.Ragged",
+        "Refusal": "data.Refusal",
+        "Row": "data.Row",
+        "StoredExamples": "data.StoredExamples",
+        "Template": "data.Template",
+        "TwoAnswers": "data.TwoAnswers",
+        "TwoTexts": "data.TwoTexts",
+        "assemble_columns": "data.assemble_columns",
+        "assemble_form": "data.assemble_form",
+        "assemble_rows": "data.assemble_rows",
+        "assemble_template": "data.assemble_template",
+        "encoded": "data.skipped_rows.encoded",
+        "held_out_of": "data.held_out_of",
+        "in_turn": "data.in_turn",
+        "open_examples": "data.open_examples",
+        "pack": "data.pack",
+        "template_for": "data.template_for",
+        "write": "data.write",
+    },
+    "presets": {
+        "Goal": "presets.ObjectivePreset",
+    },
+    "runs.tasks": {
+        "Given": "tasks.TaskInputs",
+        "Reward": "tasks.Reward",
+        "Task": "tasks.Task",
+        "Written": "tasks.Written",
+        "assemble_task": "tasks.assemble_task",
+        "check_teacher": "tasks.check_teacher",
+    },
+    "text": {
+        "Corpus": "data.Corpus",
+        "Counts": "data.Counts",
+        "Cut": "tokenizers.Cut",
+        "Document": "data.Document",
+        "Framing": "tokenizers.Framing",
+        "MaskedOrder": "data.MaskedOrder",
+        "Masking": "data.Masking",
+        "Measure": "data.Measure",
+        "Order": "data.Order",
+        "Parts": "data.Parts",
+        "Piece": "data.Piece",
+        "Piped": "data.Piped",
+        "PreparedText": "data.PreparedText",
+        "Remembered": "data.Remembered",
+        "Shard": "data.Shard",
+        "Side": "data.Side",
+        "SpanOrder": "data.SpanOrder",
+        "Spans": "data.Spans",
+        "Split": "data.Split",
+        "Step": "tokenizers.Step",
+        "Survey": "data.Survey",
+        "Tally": "data.Tally",
+        "Tokenizer": "tokenizers.Tokenizer",
+        "Unread": "tokenizers.Unread",
+        "Watch": "data.Watch",
+        "WordMerges": "tokenizers.WordMerges",
+        "assemble_corpus": "data.assemble_corpus",
+        "assemble_tokenizer": "data.assemble_tokenizer",
+        "beginning_with": "tokenizers.beginning_with",
+        "check_tokenizer": "data.check_tokenizer",
+        "documents_from": "data.documents_from",
+        "documents_of": "data.documents_of",
+        "encoded": "data.encoded",
+        "fingerprint": "data.fingerprint",
+        "hashed": "data.hashed",
+        "id_type": "data.id_type",
+        "llama2c_tokenizer_from": "tokenizers.llama2c_tokenizer_from",
+        "mask_id_of": "tokenizers.mask_id_of",
+        "masked_windows": "data.masked_windows",
+        "masking_for": "data.masking_for",
+        "measure": "data.measure",
+        "open_prepared": "data.open_prepared",
+        "part": "data.part",
+        "pieces_of": "data.pieces_of",
+        "prepare": "data.prepare",
+        "read_pieces": "data.read_pieces",
+        "replay": "tokenizers.replay",
+        "sentinels_of": "tokenizers.sentinels_of",
+        "settings_for": "tokenizers.settings_for",
+        "span_windows": "data.span_windows",
+        "spans_for": "data.spans_for",
+        "split": "data.split",
+        "standard_library_docs": "data.standard_library_docs",
+        "survey": "data.survey",
+        "tokenizer_from": "tokenizers.tokenizer_from",
+        "train_bytes": "tokenizers.train_bytes",
+        "training_texts": "data.training_texts",
+        "unread": "tokenizers.unread",
+        "vocabulary_of": "tokenizers.vocabulary_of",
+        "windows": "data.windows",
+        "with_mask": "tokenizers.with_mask",
+        "with_sentinels": "tokenizers.with_sentinels",
+    },
+    "vitals": {
+        "Judge": "vitals.VerdictTracker",
+    },
+}
+
+
+def names_of(room: str) -> Callable[[str], object]:
+    """The `__getattr__` of a room of 0.1, such as "pellucid.text".
+
+    It warns once for each place that asks, and raises AttributeError for a name that never was.
+    """
+
+    def find(name: str) -> object:
+        new = OLD_NAMES[room.removeprefix("pellucid.")].get(name)
+        if new is None:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        new_room, _, new_name = f"pellucid.{new}".rpartition(".")
+        warnings.warn(
+            f"{room}.{name} is {new_room}.{new_name} now; the old name goes in 0.3",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module(new_room), new_name)
+
+    return find

@@ -1,0 +1,5 @@
+"""`pellucid.text` of 0.1: its names are in `pellucid.data` and `pellucid.tokenizers`."""
+
+from pellucid.old_names import names_of
+
+__getattr__ = names_of(__name__)
