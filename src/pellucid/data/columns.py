@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import cast
+from typing import Any, cast
 
 from pellucid.data.decode_text import refuse_nul
 from pellucid.data.table_rows import Row, listed, short
@@ -187,7 +187,7 @@ def field_of(where: str, values: Mapping[str, object], field: str, *, flag: str)
     """
     if field in values:
         return values[field]
-    value: object = values
+    value: Any = values
     for key in field.split("."):
         if value is None:
             return None
@@ -196,8 +196,8 @@ def field_of(where: str, values: Mapping[str, object], field: str, *, flag: str)
                 f"{where}: has no field {field!r}; it has: {listed(_paths(values))}. Choose one "
                 f"of them with {flag}"
             )
-        value = value[key]
-    return value
+        value = cast("dict[str, Any]", value)[key]
+    return cast("object", value)
 
 
 def text_of(where: str, field: str, value: object, *, flag: str) -> str:
