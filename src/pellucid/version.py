@@ -5,6 +5,6 @@ __version__ = "0.1.0"
 #: Version of run folders and checkpoints. A change of layout raises it and adds a migration
 #: or a refusal that says what to do (see `pellucid.checkpoints`).
 FORMAT = 2
-#: Formats that this version reads. In format 1, that of pellucid 0.1, configs name four objectives
-#: otherwise (see `pellucid.config.old_names`).
+#: Formats that this version reads. In configs of format 1 (pellucid 0.1) four objectives have other
+#: names: see `pellucid.config.old_names`.
 READABLE = (1, FORMAT)
