@@ -20,10 +20,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "PARTIAL": "disk.atomic_write.PARTIAL",
     },
     "config": {
-        "DirectPreference": "config.DPO",
-        "MaskedTokens": "config.MLM",
-        "SequenceToSequence": "config.Seq2Seq",
-        "SupervisedFineTuning": "config.SFT",
+        "DPO": "config.DPO",
+        "MLM": "config.MLM",
+        "Seq2Seq": "config.Seq2Seq",
+        "SFT": "config.SFT",
     },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
@@ -66,14 +66,14 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "write": "data.write",
     },
     "objectives": {
-        "DirectPreference": "objectives.DPO",
-        "MaskedTokens": "objectives.MLM",
-        "SequenceToSequence": "objectives.Seq2Seq",
+        "DPO": "objectives.DPO",
+        "MLM": "objectives.MLM",
+        "Seq2Seq": "objectives.Seq2Seq",
     },
     "presets": {
-        "GOALS": "presets.OBJECTIVES",
+        "OBJECTIVES": "presets.OBJECTIVES",
         "Goal": "presets.ObjectivePreset",
-        "find_goal": "presets.find_objective",
+        "find_objective": "presets.find_objective",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",

@@ -13,10 +13,10 @@ Table = dict[str, Any]
 
 #: Kinds of objective: `kind = "MaskedTokens"` in a TOML file, a run's config.toml and its seal.
 KINDS = {
-    "DirectPreference": "DPO",
-    "MaskedTokens": "MLM",
-    "SequenceToSequence": "Seq2Seq",
-    "SupervisedFineTuning": "SFT",
+    "DPO": "DPO",
+    "MLM": "MLM",
+    "Seq2Seq": "Seq2Seq",
+    "SFT": "SFT",
 }
 #: Values of `--objective`, and of `objective` in Python.
 OBJECTIVES = {
