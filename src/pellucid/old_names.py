@@ -20,10 +20,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "PARTIAL": "disk.atomic_write.PARTIAL",
     },
     "config": {
-        "DPO": "config.DPO",
-        "MLM": "config.MLM",
-        "Seq2Seq": "config.Seq2Seq",
-        "SFT": "config.SFT",
+        "DirectPreference": "config.DPO",
+        "MaskedTokens": "config.MLM",
+        "SequenceToSequence": "config.Seq2Seq",
+        "SupervisedFineTuning": "config.SFT",
     },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
@@ -66,14 +66,14 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "write": "data.write",
     },
     "objectives": {
-        "DPO": "objectives.DPO",
-        "MLM": "objectives.MLM",
-        "Seq2Seq": "objectives.Seq2Seq",
+        "DirectPreference": "objectives.DPO",
+        "MaskedTokens": "objectives.MLM",
+        "SequenceToSequence": "objectives.Seq2Seq",
     },
     "presets": {
-        "OBJECTIVES": "presets.OBJECTIVES",
+        "GOALS": "presets.OBJECTIVES",
         "Goal": "presets.ObjectivePreset",
-        "find_objective": "presets.find_objective",
+        "find_goal": "presets.find_objective",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",

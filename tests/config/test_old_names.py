@@ -56,7 +56,9 @@ def test_a_table_of_0_1_is_read_with_one_warning(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["objective", "objective.kind"])
-@pytest.mark.parametrize(("preset", "old"), [("nano-encoder", "MLM"), ("nano-pair", "Seq2Seq")])
+@pytest.mark.parametrize(
+    ("preset", "old"), [("nano-encoder", "MaskedTokens"), ("nano-pair", "SequenceToSequence")]
+)
 def test_the_old_kind_alone_keeps_the_numbers_of_the_preset(
     preset: str, old: str, path: str
 ) -> None:
@@ -68,7 +70,7 @@ def test_the_old_kind_alone_keeps_the_numbers_of_the_preset(
 
 def test_what_a_checkpoint_of_0_1_holds_is_read_in_silence() -> None:
     table = encode(find("nano-encoder"))
-    table["objective"]["kind"] = "MLM"
+    table["objective"]["kind"] = "MaskedTokens"
     assert decode(config.Run, table) == find("nano-encoder")
 
 
@@ -80,7 +82,7 @@ def test_a_new_config_has_new_names_and_the_new_format() -> None:
 
 def test_text_that_is_called_like_an_old_kind_stays() -> None:
     run = run_from_table({"base": "nano"}, find, ["training.sentence=MaskedTokens"])
-    assert run.training.sentence == "MLM"
+    assert run.training.sentence == "MaskedTokens"
 
 
 @pytest.mark.parametrize("old", OBJECTIVES)

@@ -523,7 +523,7 @@ def _as_format_1(folder: RunFolder, *, sealed: bool) -> None:
     place = folder.shelf.path(4)
     state = json.loads((place / "state.json").read_text())
     if sealed:
-        state["config"]["objective"]["kind"] = "MLM"
+        state["config"]["objective"]["kind"] = "MaskedTokens"
         text = json_text(state["config"], sort_keys=True)
         state["seal"]["config"] = hashlib.sha256(text.encode()).hexdigest()
     else:

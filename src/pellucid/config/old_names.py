@@ -13,10 +13,10 @@ Table = dict[str, Any]
 
 #: Kinds of objective: `kind = "MaskedTokens"` in a TOML file, a run's config.toml and its seal.
 KINDS = {
-    "DPO": "DPO",
-    "MLM": "MLM",
-    "Seq2Seq": "Seq2Seq",
-    "SFT": "SFT",
+    "DirectPreference": "DPO",
+    "MaskedTokens": "MLM",
+    "SequenceToSequence": "Seq2Seq",
+    "SupervisedFineTuning": "SFT",
 }
 #: Values of `--objective`, and of `objective` in Python.
 OBJECTIVES = {
