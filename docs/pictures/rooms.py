@@ -1,8 +1,8 @@
-"""Draw the rooms of the house as `docs/pictures/rooms.svg`: one row for each floor of the import contract.
+"""Draw the rooms of the house: one row of boxes for each floor of the import contract.
 
     python docs/pictures/rooms.py
 
-The floors are those of `pyproject.toml`; a sentence under each name is the first of the room's docstring.
+The floors are those of `pyproject.toml`; the text is the first sentence of the docstring of a room.
 """
 
 from __future__ import annotations
