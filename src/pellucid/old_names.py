@@ -54,6 +54,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "model": {
+        "Classes": "model.ClassificationHead",
+        "Head": "model.LanguageHead",
+    },
     "presets": {
         "Goal": "presets.ObjectivePreset",
     },
