@@ -17,6 +17,7 @@ from pellucid.errors import PellucidError
 from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
+from pellucid.model.facts import TransformerFacts
 from pellucid.model.output_head import HeadTensors, NoHead, OutputHead, padding_behind
 from pellucid.model.quantized_matrix import Narrow
 from pellucid.model.views import look
@@ -72,6 +73,17 @@ class Transformer(HeadTensors):
         self.narrow: dict[str, Narrow] = {}
         self.output_head = head or NoHead()
         self.output_head.install(self)
+
+    def facts(self) -> TransformerFacts:
+        """Which stacks it has, and how ids enter them."""
+        both = self.encoder is not None and self.decoder is not None
+        segments = self.segment_embedding
+        return TransformerFacts(
+            stacks="encoder_decoder" if both else "encoder" if self.decoder is None else "decoder",
+            context_length=self.context_length,
+            embedding_scale=self.embedding_scale,
+            n_segments=None if segments is None else segments.num_embeddings,
+        )
 
     @property
     def stack(self) -> Stack:
