@@ -98,14 +98,22 @@ def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict
     read: dict[str, Array] = {}
     for name, x in values.items():
         if name in ready:
-            # a NumPy scalar is an array without axes
-            read[name] = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
+            read[name] = _plain(x)
             continue
         read[name] = from_python(name, x, kinds[name])
         check_array(name, read[name], kinds[name])
         if ready:
             read[name] = _convert_like(read[name], ready, kinds)
     return read
+
+
+def _plain(x: Any) -> Array:
+    """A NumPy scalar as an array without axes, and bytes in the order of this machine."""
+    array: Any = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(array, np.ndarray):
+        return array
+    dtype: Any = array.dtype  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: str) -> None:
