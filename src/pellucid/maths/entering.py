@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -109,11 +109,10 @@ def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict
 
 def _plain(x: Any) -> Array:
     """A NumPy scalar as an array without axes, and bytes in the order of this machine."""
-    array: Any = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
-    if not isinstance(array, np.ndarray):
+    array: Any = cast("Any", np.asarray(x)) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
+    if getattr(array.dtype, "isnative", True):
         return array
-    dtype: Any = array.dtype  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: str) -> None:
