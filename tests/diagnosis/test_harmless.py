@@ -11,13 +11,22 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pellucid.diagnosis import Declared, History, causes, check, declare, diagnose, register
+from pellucid.diagnosis import (
+    Declared,
+    History,
+    causes,
+    check,
+    declare,
+    diagnose,
+    history_of_watch,
+    register,
+)
 from pellucid.diagnosis.history.history import Facts, Reading
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.vitals import rules_of
-from support.foreign import VOCAB, ids_of, made
+from pellucid.vitals import rules_of, watch
+from support.foreign import VOCAB, Block, Model, ids_of, loss_of, made
 from support.untouched import everything, generators, same
 
 MODULE = sys.modules[check.__module__]
@@ -211,3 +220,46 @@ def test_what_a_signal_handler_raises_ends_a_check(monkeypatch: pytest.MonkeyPat
 
 def test_what_could_not_be_looked_at_has_a_code() -> None:
     assert register()["SEE001"].severity == "note"
+
+
+class AttentionBlock(Block):
+    """A block whose norms are calls of a function, or of none."""
+
+    is_normed = True
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.attention_norm, self.norm = Scaled(self), Scaled(self)
+
+
+class Scaled(nn.Module):
+    """Divides by the root mean square, or leaves as it is."""
+
+    def __init__(self, block: AttentionBlock) -> None:
+        super().__init__()
+        self.is_normed = block.is_normed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() if self.is_normed else x
+
+
+class BareAttentionBlock(AttentionBlock):
+    is_normed = False
+
+
+@pytest.mark.parametrize(("kind", "norm"), [(AttentionBlock, "pre"), (BareAttentionBlock, "none")])
+def test_a_norm_that_is_no_module_is_seen_by_what_it_does(
+    kind: type[AttentionBlock], norm: str
+) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    model.layers, model.norm = nn.ModuleList(kind(16) for _ in range(3)), nn.Identity()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with watch(model, optimizer, max_overhead=None) as w:
+        for step in range(3):
+            loss = loss_of(model, ids_of(step))
+            loss.backward()
+            w.step(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        assert history_of_watch(w).facts.norm == norm

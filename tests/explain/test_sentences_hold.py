@@ -47,6 +47,13 @@ def sees_others(norm: torch.nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("kind", NORMS)
+def test_units_are_said_to_be_given_one_token_alone_where_they_are(kind: str) -> None:
+    norm = assemble(with_stack(norm=NORMS[kind]), seed=0).decoder.blocks[0].feed_forward_norm  # type: ignore[union-attr]
+    chapter = of(with_stack(norm=NORMS[kind]), "feed-forward")
+    assert ("no other token in sight" in chapter.sentence) == (not sees_others(norm.eval()))
+
+
+@pytest.mark.parametrize("kind", NORMS)
 def test_a_norm_is_said_to_look_at_other_tokens_where_it_does(kind: str) -> None:
     model = assemble(with_stack(norm=NORMS[kind]), seed=0)
     norm = model.get_submodule("decoder.blocks.0.attention_norm")

@@ -244,6 +244,35 @@ def test_float16_of_numpy_is_computed_in_float32_and_given_back(name: str) -> No
         np.testing.assert_array_equal(ours, theirs.astype(ours.dtype))
 
 
+@for_all(ROWS)
+def test_bytes_in_the_other_order_give_what_those_of_this_machine_give(name: str) -> None:
+    turned = {key: x.astype(x.dtype.newbyteorder()) for key, x in array_arguments(name).items()}
+    for ours, theirs in zip(results(call(name, **turned)), results(call(name)), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@for_all(ROWS)
+def test_nested_tensors_and_long_doubles_end_in_words_or_in_numbers(name: str) -> None:
+    for argument, x in array_arguments(name).items():
+        long = answer(name, **{argument: x.astype(np.longdouble) if x.dtype.kind == "f" else x})
+        assert all(is_refusal(result) or not np.isnan(result).any() for result in results(long))
+        if x.ndim > 1:
+            tensors = {key: torch.from_numpy(y.copy()) for key, y in array_arguments(name).items()}
+            nested = torch.nested.as_nested_tensor(list(tensors[argument]))
+            refusal = answer(name, **{**tensors, argument: nested})
+            assert is_refusal(refusal), (argument, refusal)
+            assert f"{argument} is a nested tensor" in str(refusal)
+
+
+def test_turns_beyond_any_angle_are_refused() -> None:
+    with pytest.raises(MathsError, match="beta_fast is 1e\\+308 turns"):
+        maths.yarn_frequencies(
+            [1.0, 0.1], factor=8.0, original_length=64, base=1e4, beta_fast=1e308, beta_slow=1.0
+        )
+
+
 def test_python_says_itself_that_an_argument_is_missing_or_unknown() -> None:
     for wrong in (
         lambda: maths.softmax(),

@@ -366,6 +366,20 @@ class SparseGradients(Odd):
         return self.model(ids_of(step)).square().mean()
 
 
+class Scripted(Odd):
+    """A part of the model is TorchScript, which keeps its mode elsewhere than in Python."""
+
+    off = frozenset({"the look inside"})  # no hook can be put on such a part
+
+    def __init__(self) -> None:
+        super().__init__()
+        dropped = nn.Sequential(self.model.layers[1].down, nn.Dropout(0.3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.model.layers[1].down = torch.jit.script(dropped)
+        self.optimizers = [torch.optim.AdamW(self.model.parameters(), lr=1e-2)]
+
+
 class Scaled(Odd):
     """A scaler of float16 that begins far too high, with gradients in parts."""
 
@@ -469,7 +483,7 @@ def of_model(make: Callable[[], nn.Module], *off: str) -> type[Odd]:
 
 
 SAMPLE: list[type[Odd]] = [MaxNorm, of_model(Counting), LateBackward, Drawing, EmptyBatches]
-SAMPLE += [Replaced, Strange, Scaled]
+SAMPLE += [Replaced, Strange, Scaled, Scripted]
 REST: list[type[Odd]] = [of_model(InPlace), of_model(OnlyTraining, "the look inside")]
 REST += [of_model(Warning_), Flowing, Classed, Pricked, SparseBatch, NestedBatch, OneNumber]
 REST += [Transformed, OtherOptimiser, Frozen, ComplexBatch, SparseGradients, InBackward, NoRate]

@@ -104,7 +104,7 @@ def check_examples(
     """As `check`, of data that are `Examples` already: with padding, or with what is looked at."""
     ask, first = Asking(), Asking(severity="warn", through=(PellucidError,))
     findings = ask(probe_numbers, model) or []
-    subject = first(_outputs_of, model, declared)
+    subject = first(_outputs, model, declared)
     if subject is not None:
         findings += _asked_of(
             ask, subject, data, optimizer=optimizer, tokenizer=tokenizer, loss=loss
@@ -114,7 +114,7 @@ def check_examples(
     return without(_once([*findings, *first.unseen, *ask.unseen]), ignore)
 
 
-def _outputs_of(model: nn.Module, declared: Declared | None) -> Subject:
+def _outputs(model: nn.Module, declared: Declared | None) -> Subject:
     return Subject(model, declared)
 
 

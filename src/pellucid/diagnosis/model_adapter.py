@@ -237,6 +237,8 @@ class Subject:
             return cast("Transformer", self.model).decoder is not None
         if getattr(self.settings, "is_decoder", False) or self.has_encoder_and_decoder:
             return True
+        if getattr(self.settings, "causal", None) is False:
+            return False
         name = type(self.model).__name__.lower()
         return not any(word in name for word in _BOTH_WAYS)
 

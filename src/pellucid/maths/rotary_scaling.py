@@ -140,6 +140,8 @@ def llama3_frequencies(
 def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
     if beta_slow > beta_fast:
         raise MathsError(f"beta_slow is {beta_slow}; it has to be at most beta_fast, {beta_fast}")
+    if math.isinf(2 * math.pi * beta_fast):
+        raise MathsError(f"beta_fast is {beta_fast:g} turns, whose angle is no finite number")
 
 
 @equation(

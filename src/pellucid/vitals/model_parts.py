@@ -149,6 +149,8 @@ def _is_stack(module: nn.Module) -> bool:
     if len(children) < 2 or len(kinds) != 1:
         return False
     within = [type(part).__name__.lower() for part in children[0].modules()]
+    if within[0].endswith("attention"):
+        within = within[1:]  # a list of attentions alone: what stands around them is elsewhere
     return len(list(children[0].children())) > 1 and any(
         "norm" in kind or "attention" in kind for kind in within
     )

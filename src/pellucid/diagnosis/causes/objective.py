@@ -14,6 +14,9 @@ from pellucid.diagnosis.causes.candidate import Candidate
 from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import Evidence, limit
 
+#: -log p on the first rows, in nats, below which its multiples tell nothing.
+_LEAST = 0.1
+
 
 def summed(course: HistoryView) -> Candidate | None:
     """A reported loss that is many times -log p: as many as there are tokens, or parts."""
@@ -167,10 +170,13 @@ def other_terms(course: HistoryView) -> Candidate | None:
 
 
 def _reported(course: HistoryView) -> float | None:
-    """The first reported loss over -log p on the first rows; None where either is not known."""
+    """The first reported loss over -log p on the first rows; None where either is not known.
+
+    Where -log p is next to nothing, dropout alone makes the reported loss a multiple of it.
+    """
     probe, start = course.first("loss.probe"), course.start
     plain = course.facts.objective in (None, "NextToken", "Seq2Seq")
-    if not plain or not probe or start is None or course.steps[0] > 2:
+    if not plain or probe is None or probe < _LEAST or start is None or course.steps[0] > 2:
         return None
     return start / probe if math.isfinite(start) else None
 

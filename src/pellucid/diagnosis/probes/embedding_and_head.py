@@ -24,7 +24,14 @@ def find_ends(subject: Subject) -> tuple[Tensor, Tensor] | None:
     modules = named_modules(subject.model).values()
     tables = [m.weight for m in modules if isinstance(m, nn.Embedding)]
     heads = [m.weight for m in modules if isinstance(m, nn.Linear)]
-    tables = [t for t in tables if t.shape[0] >= subject.vocab]
-    heads = [h for h in heads if h.shape[0] >= subject.vocab and tables]
+    # a table of positions may have more rows than there are tokens, and come first
+    tables = _fitting(tables, subject.vocab)
+    heads = _fitting(heads, subject.vocab) if tables else []
     heads = [h for h in heads if h.shape[1] == tables[0].shape[1]]
     return (tables[0], heads[-1]) if tables and heads else None
+
+
+def _fitting(weights: list[Tensor], vocab: int) -> list[Tensor]:
+    """Those with a row for each token; if there are none, those with more."""
+    exact = [weight for weight in weights if weight.shape[0] == vocab]
+    return exact or [weight for weight in weights if weight.shape[0] > vocab]

@@ -44,7 +44,8 @@ def frame_of(anatomy: Anatomy, call: Callable[[], Any]) -> Frame:
     finally:
         for handle in handles:
             handle.remove()
-    return _read(ratios, bool(anatomy.norms))
+    has_norms = bool(anatomy.norms) or (bool(ratios) and _forgets_size(anatomy, call))
+    return _read(ratios, has_norms)
 
 
 def _read(ratios: list[float], has_norms: bool) -> Frame:
@@ -58,14 +59,51 @@ def _read(ratios: list[float], has_norms: bool) -> Frame:
     return Frame("pre" if is_pre_norm else "post", True)
 
 
+def _forgets_size(anatomy: Anatomy, call: Callable[[], Any]) -> bool:
+    """Whether the first block adds much the same to a larger stream: a norm of any make does so."""
+    added: list[Tensor] = []
+    factors = iter((1.0, _TIMES))
+
+    def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return _times(next(factors), args, named)
+
+    def keep(
+        module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], returned: Any
+    ) -> None:
+        out = returned if isinstance(returned, Tensor) else returned[0]
+        added.append(out - (args[0] if args else named["hidden_states"]))
+
+    block = next(iter(anatomy.blocks.values()))
+    handles = [
+        block.register_forward_pre_hook(louder, with_kwargs=True),
+        block.register_forward_hook(keep, with_kwargs=True),
+    ]
+    try:
+        with at_rest(anatomy.model):
+            call()
+            call()
+    except Exception:
+        return False
+    finally:
+        for handle in handles:
+            handle.remove()
+    return float(_size(added[1] - added[0])) < 0.5 * float(_size(added[0]))
+
+
+def _times(factor: float, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """A block's inputs, with what comes down the stream so many times as large."""
+    if args and isinstance(args[0], Tensor):
+        return (args[0] * factor, *args[1:]), named
+    if isinstance(named.get("hidden_states"), Tensor):
+        return args, named | {"hidden_states": named["hidden_states"] * factor}
+    return args, named
+
+
 def _silenced(block: nn.Module, ratios: list[float]) -> Iterator[Any]:
     inputs: list[Tensor] = []
 
     def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if args and isinstance(args[0], Tensor):
-            args = (args[0] * _TIMES, *args[1:])
-        elif isinstance(named.get("hidden_states"), Tensor):
-            named = named | {"hidden_states": named["hidden_states"] * _TIMES}
+        args, named = _times(_TIMES, args, named)
         inputs.append(args[0] if args else named["hidden_states"])
         return args, named
 

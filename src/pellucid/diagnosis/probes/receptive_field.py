@@ -85,6 +85,9 @@ def _declared_reach(subject: Subject) -> int | None:
             return None  # what its memory keeps of a chunk is learned
         layers = [m.window for m in modules if isinstance(m, MultiHeadAttention)]
         return _through(layers, subject.length)
+    around = getattr(subject.settings, "attention_window", None)
+    if isinstance(around, list) and not subject.has_encoder_and_decoder:  # half before, half after
+        return _through([width // 2 + 1 for width in cast("list[int]", around)], subject.length)
     window = getattr(subject.settings, "sliding_window", None)
     depth = getattr(subject.settings, "num_hidden_layers", 1)
     if isinstance(window, int) and not getattr(subject.settings, "layer_types", None):
@@ -189,6 +192,11 @@ def probe_rotary(subject: Subject) -> list[Finding]:
 
 
 def _softmax_first(subject: Subject) -> bool:
+    settings = cast("object", subject.settings)
+    named = [getattr(settings, name, None) for name in ("layer_types", "layers_block_type")]
+    by_layer = next((cast("list[str]", kinds) for kinds in named if kinds), ["attention"])
+    if "attention" not in by_layer[0] or by_layer[0] == "linear_attention":
+        return False  # a recurrent or convolutional layer: what leaves it differs by place
     kinds = MultiHeadAttention | LinearAttention | NeuralMemory
     layers = [m for m in named_modules(subject.model).values() if isinstance(m, kinds)]
     return not layers or isinstance(layers[0], MultiHeadAttention)
@@ -206,5 +214,7 @@ def _is_rotary(subject: Subject) -> bool:
         return subject.declared.rotary
     if subject.family == "pellucid":
         return isinstance(cast("Transformer", subject.model).stack.positions, Rotary)
+    if getattr(subject.settings, "alibi", False):
+        return False
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
     return any(getattr(subject.settings, name, None) for name in setting_names)

@@ -65,7 +65,7 @@ def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
     observed = Seen()
     with subject.as_is(training=True, wide=optimizer is None):
         named = [(n, p) for n, p in each_weight(subject.model) if p.requires_grad]
-        observed.trained = [name for name, _ in named]
+        observed.trained = [name for name, weight in named if weight.numel()]
         if not named:
             return observed
         initial = {name: weight.detach().clone() for name, weight in named}

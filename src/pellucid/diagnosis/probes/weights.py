@@ -100,7 +100,7 @@ def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
     """Matrices that were drawn, and are equal: their layers would learn the same."""
     alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
     for name, weight in named:
-        if weight.ndim > 1 and bool((weight != weight.flatten()[0]).any()):
+        if _is_drawn(weight):
             key = (weight.shape, float(weight.flatten()[:256].double().sum()))
             alike[key].append((name, weight))
     pairs = [
@@ -121,6 +121,14 @@ def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
             where="; ".join(f"{a} = {b}" for a, b in pairs[:2]),
         )
     ]
+
+
+def _is_drawn(weight: Tensor) -> bool:
+    """Whether no two neighbouring rows are alike: else it is a constant, or a ramp for each row."""
+    if weight.ndim < 2 or not weight.numel():
+        return False
+    rows = weight.flatten(0, -2)
+    return len(rows) > 1 and bool((rows[1:] != rows[:-1]).any(dim=1).all())
 
 
 def _bare_rows(subject: Subject) -> list[Finding]:

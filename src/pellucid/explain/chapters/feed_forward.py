@@ -6,7 +6,7 @@ out: a chapter.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,16 +17,29 @@ from pellucid.explain.receipts import activation_receipt, linear_receipt
 from pellucid.explain.receipts.builder import at
 from pellucid.explain.selection import Chosen, settled
 from pellucid.explain.tracing import Trace
-from pellucid.model import MLP, GatedMLP
+from pellucid.model import MLP, GatedMLP, InstanceNorm, Sandwich, residuals
 from pellucid.typed import to_list
 
 _UNITS = 12
+#: Rules whose norm stands behind the feed-forward, and not before it.
+_AFTER = (residuals.post_norm, residuals.output_norm, residuals.deep_norm)
+
+
+def _seen(block: Any) -> str:
+    """What the units are given of a token: with one kind of norm before them, not it alone."""
+    norm = block.feed_forward_norm
+    norm = norm.before if isinstance(norm, Sandwich) else norm
+    stands_after = getattr(block.residual, "func", block.residual) in _AFTER
+    if isinstance(norm, InstanceNorm) and not stands_after:
+        return "as a norm over all tokens of the text left it"
+    return "by itself, no other token in sight"
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The units that write most, by |unit| times the length of what it writes."""
     chosen = settled(trace, place)
-    module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
+    block: Any = trace.passed(chosen.side).stack.blocks[chosen.layer]
+    module = block.feed_forward
     if not isinstance(module, MLP | GatedMLP):
         raise PellucidError(f"layer {chosen.layer} has no feed-forward whose units are known")
     gated = isinstance(module, GatedMLP)
@@ -40,7 +53,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         number=10,
         part="forward",
         title="Feed-forward",
-        sentence=f"{chosen.query(trace)} by itself, no other token in sight: {len(values):,} units "
+        sentence=f"{chosen.query(trace)} {_seen(block)}: {len(values):,} units "
         f"each look for something in it, and write what belongs to it. "
         f"{_describe_activation(module)}",
         pictures=(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -98,14 +98,21 @@ def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict
     read: dict[str, Array] = {}
     for name, x in values.items():
         if name in ready:
-            # a NumPy scalar is an array without axes
-            read[name] = np.asarray(x) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
+            read[name] = _plain(x)
             continue
         read[name] = from_python(name, x, kinds[name])
         check_array(name, read[name], kinds[name])
         if ready:
             read[name] = _convert_like(read[name], ready, kinds)
     return read
+
+
+def _plain(x: Any) -> Array:
+    """A NumPy scalar as an array without axes, and bytes in the order of this machine."""
+    array: Any = cast("Any", np.asarray(x)) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
+    if getattr(array.dtype, "isnative", True):
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: str) -> None:

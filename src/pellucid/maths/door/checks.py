@@ -135,6 +135,8 @@ def positive_definite(**matrices: Array) -> None:
         if not has_values(x) or 0 in x.shape:
             continue
         xp = namespace(x)
+        if getattr(x.dtype, "itemsize", 8) > 8:
+            raise MathsError(f"{name} is {x.dtype}; linear algebra takes at most float64")
         apart = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
         if apart > _rounding(x) * _number(xp.max(xp.abs(x))):
             raise MathsError(f"{name} is not symmetric; a covariance must be")

@@ -105,6 +105,8 @@ def check_array(name: str, x: Array, kind: ArrayKind) -> None:
         raise MathsError(f"{name} is {described(x)}; it must be a plain array: convert it first")
     if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
         raise MathsError(f"{name} is {x.layout}; it must be dense: convert it first")
+    if getattr(x, "is_nested", False):
+        raise MathsError(f"{name} is a nested tensor; its rows must be of one length: pad them")
     xp, dtype = namespace(x), x.dtype
     if isinstance(kind, Floats):
         allowed = ("real floating", "integral") if kind.whole_too else "real floating"

@@ -60,6 +60,9 @@ def _attributes(module: nn.Module, visited: set[int]) -> Iterator[Callable[[], o
     """What brings back a module's attributes, and what is in its containers and generators."""
     attributes = vars(module)
     saved = dict(attributes)
+    if "training" not in attributes:  # compiled by `torch.jit.script`: the mode is kept elsewhere
+        mode = module.training
+        yield lambda: setattr(module, "training", mode)
     yield lambda: _put_back(attributes, saved)
     for name, value in saved.items():
         if type(value) not in _ATOMS and "_hooks" not in name:

@@ -19,8 +19,10 @@ from pellucid.vitals.async_metrics import Tape
 from pellucid.vitals.model_parts import Anatomy, Norm, first_tensor
 from pellucid.vitals.taps.hooks import Hooks
 
-#: A unit is dead where no token of the rows moves it further from zero than this.
-_DEAD = 1e-3
+#: A unit is dead where no token of the rows moves it further from zero than this, nor than this of
+#: what its layer's largest unit is moved by: a gated layer that begins small is not dead. Where not
+#: even that one is moved by more than the last number, all of them are.
+_DEAD, _ASLEEP = 1e-3, 1e-7
 
 
 class StreamTaps:
@@ -102,8 +104,9 @@ class _StreamMeasurements:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x = first_tensor(inputs)
             if x is not None:
-                idle = x.detach().abs().flatten(0, -2).amax(0) < _DEAD
-                self.note("units.dead", name, lambda: idle.double().mean())
+                moved = x.detach().abs().flatten(0, -2).amax(0)
+                least = (_DEAD * moved.amax()).clamp(min=_ASLEEP, max=_DEAD)
+                self.note("units.dead", name, lambda: (moved < least).double().mean())
 
         return hook
 
