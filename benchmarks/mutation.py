@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -161,9 +162,13 @@ def _test(root: Path, arguments: Sequence[str], *, caches: bool) -> None:
             os.dup2(log.fileno(), 2)
         import pytest
 
-        quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain"]
         code = int(pytest.main([*quiet, *arguments]))
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
