@@ -14,6 +14,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
     "checkpoints": {
         "PARTIAL": "disk.atomic_write.PARTIAL",
     },
+    "datasets": {
+        "whole": "datasets.find_file",
+    },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
         "Suspect": "diagnosis.causes.Candidate",
@@ -53,6 +56,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "pack": "data.pack",
         "template_for": "data.template_for",
         "write": "data.write",
+    },
+    "native": {
+        "Way": "native.Direction",
+        "turned_off": "native.is_disabled",
     },
     "presets": {
         "Goal": "presets.ObjectivePreset",

@@ -142,7 +142,7 @@ def check_nothing_runs_into_anything(picture: Picture) -> None:
     within(picture, written)
     within(picture, [point for line in picture.lines for point in line.points])
     borders = {cell for box in picture.rectangles if box.kind != "words" for cell in border(box)}
-    names = {(t.x + i, t.y) for t in picture.texts if not t.over for i in range(len(t.text))}
+    names = {(t.x + i, t.y) for t in picture.texts if not t.covers_line for i in range(len(t.text))}
     assert names & borders == set()
     flows = {cell for line in picture.lines for cell in passed(line)}
     assert names & flows == set()

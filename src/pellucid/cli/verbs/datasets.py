@@ -79,7 +79,7 @@ def _get(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         _introduce(arguments.name, dataset, addresses, folder)
     local_files = [
-        datasets.whole(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
+        datasets.find_file(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
         for part in dataset.parts
     ]
     missing = [

@@ -64,7 +64,7 @@ def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
     from pellucid import textbook
 
     statements = {
-        topic: {name: textbook.entry(name).says for name in names}
+        topic: {name: textbook.entry(name).summary for name in names}
         for topic, names in topics.items()
     }
     if as_json:
@@ -88,7 +88,7 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         ]
         print_json(facts | {"examples": computed})
         return
-    print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
+    print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}")
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
@@ -96,7 +96,9 @@ def _show(entry: Entry, *, as_json: bool) -> None:
             print(_beside(word, _reflowed(text, _width() - _MARGIN)))
     for number, example in enumerate(examples):
         print()
-        print(_beside("" if number else "computed", f">>> {example.expression}\n{example.shown}"))
+        print(
+            _beside("" if number else "computed", f">>> {example.expression}\n{example.shown_text}")
+        )
 
 
 def _width() -> int:
@@ -132,7 +134,7 @@ def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
         print_json(asdict(misnomer) | {"exists": False})
         return
     print(f"{misnomer.name}\n")
-    print(textwrap.fill(misnomer.says, _width()))
+    print(textwrap.fill(misnomer.explanation, _width()))
     print()
-    for name in misnomer.meant:
+    for name in misnomer.suggestions:
         print(f"pellucid equations {name}")
