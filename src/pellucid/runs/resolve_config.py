@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
 from pellucid.errors import ConfigError
-from pellucid.presets import ObjectivePreset, find, find_goal
+from pellucid.presets import ObjectivePreset, find, find_objective
 from pellucid.saved_runs.folder import home_of
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.load import read_toml
@@ -79,7 +79,7 @@ def choose(
         ConfigError: an unknown preset, objective, key or kind, or more than one length.
     """
     file_table = {} if config_file is None else read_toml(Path(config_file))
-    aim = None if goal is None else find_goal(goal)
+    aim = None if goal is None else find_objective(goal)
     base = preset or ("nano" if aim is None else aim.preset)
     if "format" in file_table and start is not None:
         raise ConfigError(
