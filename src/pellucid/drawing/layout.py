@@ -258,7 +258,7 @@ class _Hand:
             )
 
     def border(self, part: Box, rectangle: Rectangle, place: int | None = None) -> None:
-        rectangle = replace(rectangle, about=_describe(part))
+        rectangle = replace(rectangle, description=_describe(part))
         self.rectangles.insert(len(self.rectangles) if place is None else place, rectangle)
         if part.key:
             self.boxes_by_key.setdefault(part.key, []).append(rectangle)

@@ -50,7 +50,7 @@ def call(arguments: argparse.Namespace) -> None:
     model = with_vocabulary(run).model
     drawing = assemble(model, name)
     if arguments.svg is not None:
-        write_output(Path(arguments.svg), as_svg(place(drawing, beside=True)))
+        write_output(Path(arguments.svg), as_svg(place(drawing, side_by_side=True)))
     if arguments.json:
         file = {} if arguments.svg is None else {"file": arguments.svg}
         print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)

@@ -86,7 +86,8 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         computed = [
             {"expression": example.expression, "value": example.plain} for example in examples
         ]
-        print_json(facts | {"examples": computed})
+        # "says" and "meant" are keys of 0.1
+        print_json(facts | {"says": entry.summary, "examples": computed})
         return
     print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}")
     for part, word in _PARTS:
@@ -131,7 +132,8 @@ def _beside(word: str, text: str) -> str:
 
 def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(misnomer) | {"exists": False})
+        old = {"says": misnomer.explanation, "meant": misnomer.suggestions}
+        print_json(asdict(misnomer) | old | {"exists": False})
         return
     print(f"{misnomer.name}\n")
     print(textwrap.fill(misnomer.explanation, _width()))

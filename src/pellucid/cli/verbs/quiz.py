@@ -84,7 +84,7 @@ def _as_json(number: int, question: Question) -> dict[str, Any]:
     *steps, holds = question.proof()
     return {
         "number": number,
-        "asks": facts["asks"],
+        "asks": facts["text"],
         "answer": facts["answer"],
         "proof": [{"expression": step.expression, "value": step.plain} for step in steps],
         "holds": {"expression": holds.expression, "value": holds.plain},
