@@ -32,6 +32,7 @@ from pellucid.training.randomness import (
     seed_step,
 )
 from pellucid.training.step import Precision, accumulate, autocast, split_batch, to_device, update
+from pellucid.training.stepper import Stepper, TrainedState
 from pellucid.training.watchers import Watcher
 
 __all__ = [
@@ -56,7 +57,9 @@ __all__ = [
     "Sampled",
     "Started",
     "StepFinished",
+    "Stepper",
     "StoppedNonFinite",
+    "TrainedState",
     "Vitals",
     "Watcher",
     "accumulate",
