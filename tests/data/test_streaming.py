@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import tokenizers
 from pellucid.data import (
     Document,
     Piece,

@@ -16,8 +16,8 @@ from pellucid.data import (
     assemble_form,
     assemble_rows,
     assemble_template,
-    encoded,
 )
+from pellucid.data.skipped_rows import encoded
 from pellucid.tokenizers import Tokenizer, train_bytes
 
 TOKENIZER = train_bytes()
