@@ -36,8 +36,7 @@ from pellucid.optim import assemble_optimiser
 from pellucid.presets import find
 from pellucid.saved_runs.machine import device_name, find_precision, has_native
 from pellucid.training import Job, events
-from pellucid.training.attention_kernels import attend_by
-from pellucid.training.compile_blocks import compile_blocks
+from pellucid.training.kernels import attend_by, compile_blocks
 from pellucid.training.meter import Meter
 from pellucid.training.step import autocast, to_device
 from pellucid.training.stepper import Stepper

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from pellucid.saved_runs.plan import machine_changes
 
 from pellucid import runs
 from pellucid.batches import Batch
@@ -21,7 +22,6 @@ from pellucid.checkpoints import load
 from pellucid.runs.prepare import ready_data
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
 from pellucid.training import Job
 
 OLD = Path(__file__).parents[1] / "data" / "runs_0_1"

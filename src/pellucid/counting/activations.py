@@ -72,7 +72,7 @@ def bytes_of(precision: Precision) -> int:
 def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
     """The faster attention kernel on a CPU for passes of so many whole contexts.
 
-    `pellucid.training.attention_kernels` says why.
+    `pellucid.training.kernels` says why.
     """
     length = model.context_length
     heads = sum(

@@ -21,7 +21,7 @@ from pellucid.saved_runs.seal import seal
 from pellucid.tasks import Task
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Job
-from pellucid.training.attention_kernels import attend_by
+from pellucid.training.kernels import attend_by
 from pellucid.version import __version__
 
 

@@ -23,7 +23,7 @@ from pellucid.optim import assemble_optimiser
 from pellucid.saved_runs.machine import device_name, find_precision, has_native
 from pellucid.tasks import Task
 from pellucid.training import Stepper, autocast, mean_rows, split_batch, to_device
-from pellucid.training.compile_blocks import compile_blocks, compiler_problem
+from pellucid.training.kernels import compile_blocks, compiler_problem
 
 #: After the first update, at least this many are timed; none if the first took `_LONG` seconds.
 _TIMED, _LONG = 3, 60.0

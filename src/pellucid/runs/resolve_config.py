@@ -58,20 +58,20 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
         paths: files, folders, patterns or "-".
         **choices: any of these.
 
-            objective: the objective's short name ("sft", "mlm", ...); by default the preset's.
-            start: a run or a published model to start from: its weights and its tokenizer.
-            teacher: a run or a published model to distil from.
-            lora: the rank of adapters to train; the weights themselves stay as they are.
-            field: the field of a table that holds the text.
-            columns: which column of a table holds what, such as "source=english".
-            preset: the preset for everything that you do not choose; by default the objective's.
-            config_file: a TOML file with settings that override the preset; its `base` names
-                another preset.
-            steps, tokens, minutes, epochs: how long to train; at most one of them.
-            seed: the seed of weights, order and dropout.
-            device: the device to train on, such as "cpu" or "cuda:1".
-            settings: assignments such as "training.batch_size=16". They override preset and file;
-                the other choices override them.
+            `objective`: the objective's short name ("sft", "mlm", ...); by default the preset's.
+            `start`: a run or a published model to start from: its weights and its tokenizer.
+            `teacher`: a run or a published model to distil from.
+            `lora`: the rank of adapters to train; the weights themselves stay as they are.
+            `field`: the field of a table that holds the text.
+            `columns`: which column of a table holds what, such as "source=english".
+            `preset`: the preset for everything that you do not choose; by default the objective's.
+            `config_file`: a TOML file with settings that override the preset; its `base` names
+            another preset.
+            `steps`, `tokens`, `minutes`, `epochs`: how long to train; at most one of them.
+            `seed`: the seed of weights, order and dropout.
+            `device`: the device to train on, such as "cpu" or "cuda:1".
+            `settings`: assignments such as "training.batch_size=16". They override preset and
+            file; the other choices override them.
 
     Raises:
         ConfigError: an unknown preset, objective, key or kind, or more than one length.
@@ -104,7 +104,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
 
 
 def _find_budget(choices: RunChoices) -> config.Budget | None:
-    lengths: Mapping[str, Any] = choices
+    lengths = cast("Mapping[str, Any]", choices)
     counts = {name: lengths[name] for name in _BUDGETS if lengths.get(name) is not None}
     if len(counts) > 1:
         raise ConfigError("--steps, --tokens, --minutes and --epochs: give one of them")

@@ -16,7 +16,7 @@ from pellucid.errors import RunError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.training.attention_kernels import attend_by, kernel_of
+from pellucid.training.kernels import attend_by, kernel_of
 from support.tiny import train_tiny
 
 
