@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from pellucid.data import (
     survey,
     table_rows,
 )
-from pellucid.data import table_texts as tables
 from pellucid.errors import TextError
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
@@ -84,12 +82,12 @@ def test_each_row_of_a_table_becomes_a_document(tmp_path: Path, name: str, conte
         max_size=6,
     )
 )
-@pytest.mark.parametrize("read", [tables.json_lines, tables.comma_separated])
-def test_no_text_is_changed_by_its_table(
-    read: Callable[..., tables.Rows], texts: list[str]
-) -> None:
-    content = jsonl(texts) if read is tables.json_lines else separated(texts, ",")
-    assert [text for _, text in read("t", io.BytesIO(content), "text")] == texts
+@pytest.mark.parametrize("ending", [".jsonl", ".csv"])
+@pytest.mark.parametrize("only", ["text", None])
+def test_no_text_is_changed_by_its_table(ending: str, only: str | None, texts: list[str]) -> None:
+    content = jsonl(texts) if ending == ".jsonl" else separated(texts, ",")
+    rows = table_rows.read_table("t", ending, io.BytesIO(content), only=only)
+    assert [row.values["text"] for row in rows] == texts
 
 
 def test_parquet_column_is_read_and_a_file_cut_short_is_refused(tmp_path: Path) -> None:

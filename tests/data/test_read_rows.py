@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pellucid.data import Piped
-from pellucid.data.row_sources import Row, read_rows
+from pellucid.data.sources import read_rows
+from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 
 VALUES = [{"a": "Grüße", "b": 'with "quotes", a\ttab'}, {"a": "two\nlines", "b": ""}]
@@ -100,7 +101,7 @@ def test_a_zip_is_read_where_it_holds_one_table(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("a.csv", "a\n1\n")
         archive.writestr("b.csv", "a\n1\n")
-    assert "b.zip holds 2 tables ('a.csv', 'b.csv')" in refusal(tmp_path / "b.zip")
+    assert "b.zip holds 2 files ('a.csv', 'b.csv')" in refusal(tmp_path / "b.zip")
     cut = (tmp_path / "a.zip").read_bytes()[:-30]
     assert "is damaged" in refusal(written(tmp_path, "c.zip", cut))
 
@@ -108,7 +109,11 @@ def test_a_zip_is_read_where_it_holds_one_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.jsonl", b'{"a": 1}\n[1]\n', "row 2: expected an object with named columns, was [1]"),
+        (
+            "a.jsonl",
+            b'{"a": 1}\n[1]\n',
+            "row 2: expected a JSON object with named columns, was [1]",
+        ),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2: is not valid JSON"),
         ("a.json", b"[]", "is empty: it has no rows"),
         ("a.csv", b"a,b\n", "is empty: it has no rows"),
