@@ -20,7 +20,7 @@ from pellucid.cli.main import main, parser
 from pellucid.config import encode, parse_toml, run_from_table
 from pellucid.counting import parameter_count
 from pellucid.model import assemble
-from pellucid.presets import FAMILIES, find, find_goal
+from pellucid.presets import FAMILIES, find, find_objective
 from pellucid.training import Event
 
 ROOT = Path(__file__).parents[1]
@@ -150,12 +150,10 @@ def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
         assert end.value.code == 0
         return
     arguments = parser().parse_args(words)  # ends the test where a word is not known
-    name = (
-        "distillation" if hasattr(arguments, "teacher") else getattr(arguments, "objective", None)
-    )
+    name = "distill" if hasattr(arguments, "teacher") else getattr(arguments, "objective", None)
     table: dict[str, Any] = {"base": "nano"}
     if name is not None:
-        goal = find_goal(name)
+        goal = find_objective(name)
         table = {"base": goal.preset, "objective": encode(goal.objective)}
     run_from_table(table, find, getattr(arguments, "set", []))
 

@@ -140,7 +140,7 @@ def _check_run(
         return Checked(str(run.folder), tuple(findings))
     if learns_from_rows(run):
         batch = handed(run, [str(text)])
-        if isinstance(run.config.objective, config.SupervisedFineTuning):
+        if isinstance(run.config.objective, config.SFT):
             ignore = (*ignore, "LOS004")  # prompts are left out on purpose
         findings = check_examples(
             model,

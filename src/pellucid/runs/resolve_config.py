@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
 from pellucid.errors import ConfigError
-from pellucid.presets import ObjectivePreset, find, find_goal
+from pellucid.presets import ObjectivePreset, find, find_objective
 from pellucid.saved_runs.folder import home_of
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.load import read_toml
@@ -84,7 +84,7 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
         )
     start, seed, device = choices.get("start"), choices.get("seed"), choices.get("device")
     name, teacher, lora = choices.get("objective"), choices.get("teacher"), choices.get("lora")
-    goal = None if name is None else find_goal(name)
+    goal = None if name is None else find_objective(name)
     table = _config_table(goal, start, choices.get("preset"), choices.get("config_file"))
     if teacher is not None:
         table = overlay(table, _teacher_table(Path(teacher)))

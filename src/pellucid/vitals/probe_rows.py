@@ -19,7 +19,7 @@ from pellucid.batches import (
 )
 from pellucid.model import Transformer
 from pellucid.objectives import (
-    DirectPreference,
+    DPO,
     Distillation,
     PolicyGradient,
     Reference,
@@ -53,7 +53,7 @@ class Rows:
         objective = self._job.objective
         if isinstance(objective, Distillation):
             return "teacher", lambda: self._call_reference(frozen(objective.teacher))
-        if isinstance(objective, DirectPreference | PolicyGradient) and objective.reference:
+        if isinstance(objective, DPO | PolicyGradient) and objective.reference:
             reference = objective.reference
             return "reference", lambda: self._call_reference(reference)
         return None
