@@ -172,7 +172,7 @@ def _on_text(
 ) -> tuple[list[Finding], int]:
     """The findings with the beginning of a text, and how many tokens of it were read."""
     batches = _batches(text, tokenizer, model.context_length)
-    decoder_alone = model.encoder is None and model.has_head
+    decoder_alone = model.encoder is None and model.output_head.no_token_logits is None
     findings = check(
         model,
         batches,
