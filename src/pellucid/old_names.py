@@ -72,6 +72,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Way": "native.Direction",
         "turned_off": "native.is_disabled",
     },
+    "model": {
+        "Classes": "model.ClassificationHead",
+        "Head": "model.LanguageHead",
+    },
     "objectives": {
         "DirectPreference": "objectives.DPO",
         "MaskedTokens": "objectives.MLM",
