@@ -209,7 +209,10 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
                 start = time.monotonic()
             result = copy.run(mutant, tests_of(mutant), limits[room])
             outcomes.append(Outcome(mutant, result, round(time.monotonic() - start, 1)))
-            print(f"{result:9} {outcomes[-1].seconds:6.1f} s  {mutant.key} ({mutant.line})", flush=True)
+            print(
+                f"{result:9} {outcomes[-1].seconds:6.1f} s  {mutant.key} ({mutant.line})",
+                flush=True,
+            )
     return outcomes
 
 
@@ -228,7 +231,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the outcomes to")
     parser.add_argument("--list", action="store_true", help="print the drawn mutants and stop")
     arguments = parser.parse_args()
-    report: dict[str, object] = {"command": " ".join(["python -m benchmarks.mutation", *sys.argv[1:]])}
+    report: dict[str, object] = {
+        "command": " ".join(["python -m benchmarks.mutation", *sys.argv[1:]])
+    }
     for room in arguments.rooms:
         mutants = draw(room, arguments.mutants, arguments.seed)
         if arguments.list:
