@@ -9,10 +9,21 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 
+
+class OldNameWarning(FutureWarning):
+    """A name of an earlier pellucid was used; the message has its name today."""
+
+
 #: By the room of 0.1: the name there, and where the same thing is now.
 OLD_NAMES: dict[str, dict[str, str]] = {
     "checkpoints": {
         "PARTIAL": "disk.atomic_write.PARTIAL",
+    },
+    "config": {
+        "DirectPreference": "config.DPO",
+        "MaskedTokens": "config.MLM",
+        "SequenceToSequence": "config.Seq2Seq",
+        "SupervisedFineTuning": "config.SFT",
     },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
@@ -54,8 +65,19 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "model": {
+        "Classes": "model.ClassificationHead",
+        "Head": "model.LanguageHead",
+    },
+    "objectives": {
+        "DirectPreference": "objectives.DPO",
+        "MaskedTokens": "objectives.MLM",
+        "SequenceToSequence": "objectives.Seq2Seq",
+    },
     "presets": {
+        "GOALS": "presets.OBJECTIVES",
         "Goal": "presets.ObjectivePreset",
+        "find_goal": "presets.find_objective",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",
@@ -135,6 +157,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
 }
 
 
+def warn_old_name(message: str) -> None:
+    """Warn of a name in a file or a command: Python shows the same message once in a process."""
+    warnings.warn(message, OldNameWarning, stacklevel=1)
+
+
 def names_of(room: str) -> Callable[[str], object]:
     """The `__getattr__` of a room of 0.1, such as "pellucid.text".
 
@@ -148,7 +175,7 @@ def names_of(room: str) -> Callable[[str], object]:
         new_room, _, new_name = f"pellucid.{new}".rpartition(".")
         warnings.warn(
             f"{room}.{name} is {new_room}.{new_name} now; the old name goes in 0.3",
-            FutureWarning,
+            OldNameWarning,
             stacklevel=2,
         )
         return getattr(import_module(new_room), new_name)

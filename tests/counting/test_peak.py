@@ -19,7 +19,7 @@ from pellucid.counting import (
     writing_memory,
 )
 from pellucid.counting.peak import pass_of
-from pellucid.presets import PRESETS, find, find_goal
+from pellucid.presets import PRESETS, find, find_objective
 
 _RESULTS = sorted((Path(__file__).parents[2] / "benchmarks" / "results").glob("budget-*.json"))[-1]
 MEASURED: dict[str, Any] = json.loads(_RESULTS.read_text(encoding="utf-8"))["shapes"]
@@ -80,6 +80,6 @@ def test_classes_and_vocabulary_that_only_the_data_tell_are_counted_at_their_lea
 
 
 def test_answers_to_a_prompt_are_counted_once_in_the_batch() -> None:
-    objective = find_goal("policy").objective
+    objective = find_objective("policy-gradient").objective
     drawn = pass_of(replace(nano(), objective=objective))
     assert drawn.sequences == nano().training.batch_size

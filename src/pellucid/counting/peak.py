@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pellucid.config import (
+    DPO,
+    SFT,
     BytePairs,
     ClassificationHead,
-    DirectPreference,
     Distillation,
     Files,
     LanguageHead,
@@ -26,7 +27,6 @@ from pellucid.config import (
     Run,
     SpanCorruption,
     StandardLibrary,
-    SupervisedFineTuning,
     Transformer,
     WordPiece,
     Words,
@@ -175,7 +175,7 @@ def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
         case SpanCorruption(corrupted=share, mean_span=span):
             hidden, marks = share * encoder, share * encoder / span
             return Pass(sequences, int(encoder - hidden + marks) + 1, int(hidden + marks) + 1)
-        case DirectPreference():
+        case DPO():
             return Pass(2 * sequences, encoder, decoder)
         case _:
             return Pass(sequences, encoder, decoder)
@@ -202,7 +202,7 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
     fewest = -(-run.training.evaluate_tokens // model.context_length)
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
     evaluated = reading_bytes(model, read, conditions.precision, logits=True)
-    answers = isinstance(run.objective, DirectPreference)  # one after the other
+    answers = isinstance(run.objective, DPO)  # one after the other
     asked_bytes = conditions.asked_token * size.sequences * size.decoder // (2 if answers else 1)
     extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
     watching = _WATCHING_BYTES if conditions.watched else 0
@@ -222,7 +222,7 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
 
 def _drawn_bytes(run: Run) -> int:
     """What is kept while answers are drawn: to learn from, or to compare the two models on."""
-    if not isinstance(run.objective, DirectPreference | PolicyGradient):
+    if not isinstance(run.objective, DPO | PolicyGradient):
         return 0
     kinds = growth(run.model, precision="float32")
     cache_bytes = sum(
@@ -239,7 +239,7 @@ def _head_numbers(run: Run) -> int:
 
 
 def _is_packed(run: Run) -> bool:
-    return isinstance(run.objective, SupervisedFineTuning) and run.objective.packed
+    return isinstance(run.objective, SFT) and run.objective.packed
 
 
 def _holes(activation_rows: list[MemoryRow], gradients: int, share: float) -> MemoryRow:

@@ -10,24 +10,24 @@ from collections import Counter
 from typing import assert_never
 
 from pellucid.config import (
+    DPO,
+    MLM,
+    SFT,
     SGD,
     Adam,
     AdamW,
     Classification,
     ClassificationHead,
-    DirectPreference,
     Distillation,
     GatedMLP,
-    MaskedTokens,
     Muon,
     NextToken,
     NoHead,
     Objective,
     Optimiser,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     SpanCorruption,
-    SupervisedFineTuning,
     Trained,
     Transformer,
 )
@@ -71,14 +71,14 @@ def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: 
     fused = width * rows * model.rows + matrix
     wide = 4 * chunk_rows(tokens, model.rows, 4) * model.rows + matrix
     match objective:
-        case NextToken() | SupervisedFineTuning() | SequenceToSequence():
+        case NextToken() | SFT() | Seq2Seq():
             copies = _COPIES if objective.entropy_bonus else 0
             return fused + copies * wide, f"{width} bytes x rows of a chunk x vocab_size"
-        case MaskedTokens() | SpanCorruption():
+        case MLM() | SpanCorruption():
             return fused, f"{width} bytes x rows of a chunk x vocab_size"
         case Distillation():
             return 2 * _COPIES * wide, f"{2 * _COPIES} x 4 bytes x rows of a chunk x vocab_size"
-        case DirectPreference() | PolicyGradient():
+        case DPO() | PolicyGradient():
             return _COPIES * wide, f"{_COPIES} x 4 bytes x rows of a chunk x vocab_size"
         case Classification():
             return 0, "nothing: no logits over the vocabulary"

@@ -28,7 +28,7 @@ from pellucid.data.array_writer import JOURNAL
 from pellucid.data.checksums import file_sha256
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import LARGE, read_json_table, read_text
-from pellucid.version import FORMAT
+from pellucid.version import READABLE
 
 Indices = npt.NDArray[np.int64]
 
@@ -161,8 +161,8 @@ def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
         table = read_json_table(folder / MANIFEST)
         census = table.pop("census")
         manifest = decode(Manifest, table, MANIFEST)
-        if manifest.format != FORMAT:
-            raise ValueError(f"format {manifest.format}, where this version reads {FORMAT}")
+        if manifest.format not in READABLE:
+            raise ValueError(f"format {manifest.format}, this version reads {READABLE}")
         return StoredExamples(
             train=_open(folder, "train", manifest.train, verify),
             held_out=_open(folder, "held_out", manifest.held_out, verify),

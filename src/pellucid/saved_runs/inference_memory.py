@@ -94,7 +94,7 @@ def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: 
     match run.config.objective:
         case config.PolicyGradient(max_new_tokens=n):
             _check_written(run, rows, longest, Sampling(max_new_tokens=n), force=force)
-        case config.DirectPreference():
+        case config.DPO():
             _check_written(run, rows, longest, Sampling(max_new_tokens=longest), force=force)
         case _:
             pass
