@@ -47,7 +47,7 @@ def private_folder(folder: Path) -> Path | None:
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
-    real = folder.resolve()
+    real = Path(os.path.realpath(folder))
     return real if all(map(is_private, (real, *real.parents))) else None
 
 

@@ -187,3 +187,10 @@ def test_sweeping_takes_what_is_ours_and_not_held(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["a.partial", "mine.partial", "notes.partial"]
     held.remove()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a user of Windows may make no links")
+def test_a_link_to_itself_is_in_the_way_before_anything_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to("run")
+    assert not is_free(tmp_path / "run")
+    assert (tmp_path / "run").is_symlink()

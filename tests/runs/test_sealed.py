@@ -421,6 +421,25 @@ def test_latest_and_best_name_a_folder_of_this_run_alone(
     assert 99 not in run.shelf.steps()
 
 
+@pytest.mark.parametrize("gone", ["step-*", "step-*/checkpoint.json"])
+def test_a_run_whose_checkpoints_are_gone_does_not_silently_begin_again(
+    run: RunFolder, gone: str
+) -> None:
+    for path in run.shelf.folder.glob(gone):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    record = run.metrics.read_bytes()
+    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is whole"):
+        runs.resume(run.path, show=False)
+    assert run.metrics.read_bytes() == record
+
+
+@pytest.mark.parametrize("name", ["step-99", "mine"])
+def test_a_link_to_itself_among_checkpoints_is_none(run: RunFolder, name: str) -> None:
+    (run.shelf.folder / name).symlink_to(name)
+    assert run.shelf.steps()[-1] == 8
+    assert runs.resume(run.path, steps=9, show=False).checkpoint.name == "step-9"
+
+
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"\n"])
 def test_a_mark_that_a_crash_emptied_stands_for_the_newest(run: RunFolder, content: bytes) -> None:
     (run.shelf.folder / "latest").write_bytes(content)

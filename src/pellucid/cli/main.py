@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from signal import SIGINT
 from types import FrameType
 from typing import Any
 
@@ -64,7 +65,7 @@ from pellucid.errors import (
 from pellucid.free_memory import forcing
 from pellucid.old_names import OldNameWarning
 from pellucid.reader import is_panic
-from pellucid.signals import ENDING, handled, name_of
+from pellucid.signals import ENDING, end_at_once, handled, name_of, settle_code, take
 from pellucid.version import __version__
 
 _VERBS = (
@@ -130,25 +131,70 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    SIGTERM and SIGHUP end a command as Ctrl-C does: it clears up first. A training handles them
-    itself.
+    SIGTERM and SIGHUP end a command as Ctrl-C does: it clears up first. A second signal ends it at
+    once. A training handles them itself.
+
+    Args:
+        words: the command; by default the one that this process was started with. Its signals are
+            ours to its end: one that comes after the work changes nothing of the exit code.
     """
+    ending = _Ending()
     with _short_warnings():
-        return _main(with_new_flags(list(sys.argv[1:] if words is None else words)))
+        if words is not None:
+            with handled(ENDING, ending):
+                return _answer(words, ending)
+        take(ENDING, ending)
+        try:
+            code = _answer(sys.argv[1:], ending)
+        except SystemExit as stop:  # flags that cannot be parsed, or --help
+            settle_code(stop.code if isinstance(stop.code, int) else 0)
+            raise
+        settle_code(code)
+        return code
 
 
-def _main(words: Sequence[str]) -> int:
-    arguments = parser().parse_args(words)
-    settle(plain_memory=arguments.plain_memory)
-    os.environ.update(children.environment())
-    _let_no_letter_stop_us()
-    level = logging.INFO if arguments.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+class _Ending:
+    """The handler of signals: the first raises, a later one waits for nothing."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            end_at_once(number, frame)
+        self.number = number
+        raise _stop(number)
+
+    @contextmanager
+    def signal_first(self) -> Generator[None]:
+        """Within it, a library's own error in the place of what a signal raised is that again."""
+        try:
+            yield
+        except BaseException:
+            if self.number is None:
+                raise
+            raise _stop(self.number) from None
+
+
+def _stop(number: int) -> KeyboardInterrupt | Signalled:
+    return KeyboardInterrupt() if number == SIGINT else Signalled(number)
+
+
+def _answer(words: Sequence[str], ending: _Ending) -> int:
     code = ExitCode.SUCCESS
+    arguments = argparse.Namespace(when_stopped="at once")
     try:
-        with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
-            code = _run(words, arguments)
+        words = with_new_flags(list(words))
+        arguments = parser().parse_args(words)
+        settle(plain_memory=arguments.plain_memory)
+        os.environ.update(children.environment())
+        _let_no_letter_stop_us()
+        level = logging.INFO if arguments.verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+        with forcing(getattr(arguments, "force", False)):
+            code = _run(words, arguments, ending)
     except (KeyboardInterrupt, Signalled) as stop:
+        ending.number = signal_of(stop)  # a training handles the first itself
         code = _say(_stopped(stop, arguments), as_json=False)
     finally:
         _let_go_of_closed_streams()
@@ -172,10 +218,11 @@ def _short_warnings() -> Generator[None]:
         warnings.formatwarning = python_format
 
 
-def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
+def _run(words: Sequence[str], arguments: argparse.Namespace, ending: _Ending) -> ExitCode:
     try:
         _refuse_broken_text(words)
-        code: ExitCode | None = arguments.call(arguments)
+        with ending.signal_first():
+            code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
         return _say(error, as_json=arguments.json)
@@ -190,10 +237,6 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
             raise
         return _say(_of_the_tokenizer(error), as_json=arguments.json)
     return ExitCode.SUCCESS if code is None else code
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise Signalled(number)
 
 
 def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace) -> Interrupted:

@@ -206,6 +206,9 @@ def _write(
 
 def _open(folder: Path, name: str, facts: ShardFacts, verify: bool) -> Shard:
     tokens, starts = folder / f"{name}.npy", folder / f"{name}.starts.npy"
+    for file in (tokens, starts):
+        if not file.is_file():  # of a device or a pipe no end may ever come
+            raise ValueError(f"{file.name} is missing, or not a file")
     if verify:
         for file, expected in ((tokens, facts.tokens_sha256), (starts, facts.starts_sha256)):
             if file_sha256(file) != expected:

@@ -188,7 +188,7 @@ def is_free(target: Path) -> bool:
     if not os.path.lexists(target):
         return True
     target = Path(os.path.realpath(target))
-    if not target.exists():  # a link to nothing
+    if not os.path.lexists(target):  # a link to nothing; one to itself is still there
         return True
     return target.is_dir() and all(
         read_mark(entry, target) is not None for entry in _entries(target)

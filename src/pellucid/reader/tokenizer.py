@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pellucid.errors import PellucidError
 from pellucid.reader.opening import LARGE, Refusal, read_text
 from pellucid.reader.short import short
-from pellucid.reader.values import Table, parse_json_table
+from pellucid.reader.values import TOO_DEEP, Table, parse_json_table
 
 if TYPE_CHECKING:
     import tokenizers
@@ -52,15 +52,19 @@ def parse_tokenizer(
     import tokenizers
 
     table = parse_json_table(text, name, refusal=refusal)
-    problem = _problem(table)
+    try:
+        problem = _problem(table)
+    except RecursionError:
+        problem = TOO_DEEP
     if problem is not None:
         raise refusal(f"{name} is not a tokenizer: {problem}")
     with _no_panic(name, refusal):
         try:
             inner = tokenizers.Tokenizer.from_str(text)
+            inner.no_padding()  # gigabytes, where a file fills each text up to millions
+            inner.decode(inner.encode(_TRIAL).ids)
         except Exception as error:  # the library raises nothing narrower
             raise refusal(f"{name} is not a tokenizer: {_first_line(error)}") from None
-        inner.decode(inner.encode(_TRIAL).ids)
     return inner
 
 
@@ -169,7 +173,8 @@ def _bad_frame(processor: object) -> str | None:
     if not isinstance(processor, dict):
         return None
     table = cast("dict[str, Any]", processor)
-    for inner in cast("list[object]", table.get("processors") or []):
+    processors = table.get("processors")
+    for inner in cast("list[object]", processors if isinstance(processors, list) else []):
         if problem := _bad_frame(inner):
             return problem
     if table.get("type") != "TemplateProcessing":
