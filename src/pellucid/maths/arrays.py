@@ -1,7 +1,4 @@
-"""The one door to the array libraries: which namespace an array belongs to.
-
-Comes in: arrays. Goes out: the array API namespace that serves them. It does not know any formula.
-"""
+"""The one door to the array libraries: which namespace an array belongs to."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What can be known of attention's shares without ever forming them.
-
-Comes in: queries and keys, or the log-sum-exp of each query's scores, which fused kernels keep for
-their backward pass. Goes out: entropies, and bounds of the largest score. It does not know values.
-"""
+"""What can be known of attention's shares without ever forming them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Cross-entropy of a yes or no, from a probability or from log odds.
 
-Comes in: a prediction of yes, and what came: 1, 0, or a share between. Goes out: nats per answer.
-It does not know what was asked. It is softmax's cross-entropy with two classes, one score being 0.
+It is softmax's cross-entropy with two classes, one score being 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Cross-entropy: the price of a prediction, and its clean gradient p - y.
-
-Comes in: logits or probabilities, and the class that occurred. Goes out: nats per example. It does
-not know where logits come from; the fused kernel `pellucid.objectives.linear_cross_entropy` is
-tested against it.
-"""
+"""Cross-entropy: the price of a prediction, and its clean gradient p - y."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""KL as a loss on logits, in both directions, and what it is estimated by from draws.
-
-Comes in: logits of a model q and of a target p; or the logarithm of their ratio at what was drawn.
-Goes out: nats, and gradients. It does not know what the target is: a teacher, a reference, data.
-"""
+"""KL as a loss on logits, in both directions, and what it is estimated by from draws."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Preference and policy: which of two answers is better, and how far a model may go for a reward.
-
-Comes in: log P of whole answers under a policy and a reference, or distributions and rewards. Goes
-out: losses and gradients. It does not know who preferred, or what drew the answers.
-"""
+"""Losses on preference pairs: which of two answers is better, against a reference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Positions as vectors that are added: sines and cosines of each position at falling frequencies.
-
-Comes in: positions. Goes out: one vector for each. It does not know what it is added to.
-"""
+"""Positions as vectors to add: sines and cosines of each position at falling frequencies."""
 
 from __future__ import annotations
 

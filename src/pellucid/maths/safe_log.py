@@ -1,8 +1,4 @@
-"""What zero means where probabilities are multiplied, divided and logged.
-
-Comes in: arrays. Goes out: arrays in which 0 log 0 is 0 and log 0 is -inf, without a warning, and
-without nan in a gradient that flows through them. It does not know what the arrays are of.
-"""
+"""What zero means where probabilities are multiplied, divided and logged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Self-attention put together: without weights, and with projections and several heads.
-
-Comes in: tokens, and matrices that make queries, keys and values of them. Goes out: what each token
-gathered. It does not know positions or masks beyond the one it is handed.
-"""
+"""Self-attention put together: without weights, and with projections and several heads."""
 
 from __future__ import annotations
 

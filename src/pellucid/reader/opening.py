@@ -1,7 +1,5 @@
 """Files and pipes opened for reading; everything else refused.
 
-Comes in: a path. Goes out: its bytes. It does not know what they mean.
-
 A pipe (`<(zcat book.txt.gz)`, a FIFO) is read as a file is, but nobody waits for it forever: not
 for a program to open it, and not for its next byte. A device (`/dev/zero`, a disk) has no end, and
 opening it can change it: it is refused unopened.

@@ -1,7 +1,6 @@
 """A value from outside, short enough for a message.
 
-Comes in: anything. Goes out: at most some eighty characters. It cannot fail: a list a thousand deep
-and a number of a million digits have a short form too.
+It cannot fail: a list a thousand deep and a number of a million digits have a short form too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Entries: what the docstring of an equation says, taken apart.
-
-Comes in: the docstrings of `pellucid.maths`. Goes out: entries, by name and by topic. It does not
-know how they are printed.
-"""
+"""Entries: what the docstring of an equation says, taken apart."""
 
 from __future__ import annotations
 
