@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.arrays import Array, device_of, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
 
 

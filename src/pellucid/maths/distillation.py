@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, namespace, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import POSITIVE, masked, scores
-from pellucid.maths.safe_log import times
 from pellucid.maths.softmax import log_softmax, softmax
 
 

@@ -8,10 +8,9 @@ something, for probabilities that sum to one move along the simplex.
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import distribution, not_negative, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, softmax
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, log_of, namespace
 from pellucid.maths.divergences import kl_divergence, kl_divergence_grad
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, POSITIVE, distribution, extended
 from pellucid.maths.logistic import sigmoid, softplus
-from pellucid.maths.safe_log import log_of
 from pellucid.maths.softmax import softmax
 
 

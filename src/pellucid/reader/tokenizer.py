@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pellucid.errors import PellucidError
-from pellucid.reader.opening import LARGE, Refusal, read_text
-from pellucid.reader.short import short
+from pellucid.reader.opening import LARGE, Refusal, read_text, short
 from pellucid.reader.values import Table, parse_json_table
 
 if TYPE_CHECKING:

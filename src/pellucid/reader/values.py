@@ -16,8 +16,7 @@ from typing import Any, cast
 
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.reader.opening import SMALL, Refusal, read_text
-from pellucid.reader.short import short
+from pellucid.reader.opening import SMALL, Refusal, read_text, short
 
 Table = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.attention import attention, attention_grad
+from pellucid.maths.attention.attention import attention, attention_grad
 from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, mask

@@ -7,7 +7,7 @@ import math
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import ANY_NUMBER, EVEN, FLAG, GREATER_THAN_ONE
-from pellucid.maths.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
+from pellucid.maths.positions.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
 
 
 @equation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.attention import attention
+from pellucid.maths.attention.attention import attention
 from pellucid.maths.divergences import entropy_of_logits_grad
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, Either, mask, masked, wholes

@@ -1,0 +1,1 @@
+"""How a model knows where a token stands: added vectors, rotated pairs, terms by distance."""
