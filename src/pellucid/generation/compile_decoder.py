@@ -31,6 +31,7 @@ from pellucid.model.facts import (
     NeuralMemoryFacts,
     NoHeadFacts,
     NoPositionFacts,
+    NormFacts,
     ResidualFacts,
     ResidualPart,
     RotaryFacts,
@@ -185,11 +186,8 @@ class _Lowering:
                 layer(input=x, output=written)
                 self._add(self.tape.norm(norm, input=written, output=written))
             case "sandwich":
-                pair = norm_facts(norm)
-                if not isinstance(pair, SandwichFacts):
-                    unwritable(norm)
-                layer(input=self._normed(norm.get_submodule(pair.before)), output=written)
-                after = norm.get_submodule(pair.after)
+                before, after = _both_norms(norm)
+                layer(input=self._normed(before), output=written)
                 self._add(self.tape.norm(after, input=written, output=written))
             case _:
                 assert_never(facts.norm)
@@ -301,3 +299,14 @@ class _Lowering:
         if facts.soft_cap is not None:
             rows = model.head_weight.shape[0]
             tape.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)
+
+
+def _both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
+    facts = norm_facts(norm)
+    match facts:
+        case SandwichFacts():
+            return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return unwritable(norm)
+        case _:
+            assert_never(facts)

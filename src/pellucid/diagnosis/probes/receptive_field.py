@@ -16,6 +16,9 @@ from pellucid.diagnosis.probes.attention_scores import scores_of, visible
 from pellucid.diagnosis.probes.leakage import moved, tolerance
 from pellucid.model import Block, Transformer
 from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoPositionFacts,
@@ -150,7 +153,16 @@ def probe_positions(subject: Subject) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    return isinstance(position_facts(model.stack.positions), NoPositionFacts)
+    facts = position_facts(model.stack.positions)
+    match facts:
+        case NoPositionFacts():
+            return True
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return False
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _differs_by_place(output: Tensor) -> bool:
