@@ -38,7 +38,7 @@ from pellucid.model.facts import (
     linear_facts,
     position_facts,
 )
-from pellucid.native import turned_off
+from pellucid.native import is_disabled
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
     encoder; and with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its
     weights stay where they are.
     """
-    if turned_off():
+    if is_disabled():
         return None
     obstacle = _unrecordable(model)
     if obstacle is not None:
