@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from pellucid.generation.decode_program import Tape, activation, unwritable
+from pellucid.generation.decode_program import Tape, activation, both_norms, unwritable
 from pellucid.model import Block, Positions, Stack, Transformer, look
 from pellucid.model.facts import (
     AddedPositionFacts,
@@ -31,11 +31,9 @@ from pellucid.model.facts import (
     NeuralMemoryFacts,
     NoHeadFacts,
     NoPositionFacts,
-    NormFacts,
     ResidualFacts,
     ResidualPart,
     RotaryFacts,
-    SandwichFacts,
     SoftmaxAttentionFacts,
     StackFacts,
     TransformerFacts,
@@ -44,7 +42,6 @@ from pellucid.model.facts import (
     block_facts,
     head_facts,
     model_facts,
-    norm_facts,
     position_facts,
     stack_facts,
     tensor_at,
@@ -186,7 +183,7 @@ class _Lowering:
                 layer(input=x, output=written)
                 self._add(self.tape.norm(norm, input=written, output=written))
             case "sandwich":
-                before, after = _both_norms(norm)
+                before, after = both_norms(norm)
                 layer(input=self._normed(before), output=written)
                 self._add(self.tape.norm(after, input=written, output=written))
             case _:
@@ -241,7 +238,7 @@ class _Lowering:
                 at_once = 1 if facts.norms_over_all_heads else vectors
                 tape.norm(layer.get_submodule(norm), input=place, output=place, vectors=at_once)
         placed = position_facts(positions)
-        turned = placed if isinstance(placed, RotaryFacts) else None
+        rotary = placed if isinstance(placed, RotaryFacts) else None
         sinks = None if facts.sinks is None else tensor_at(layer, facts.sinks).detach()
         attention = Attention(
             layer=index,
@@ -254,12 +251,12 @@ class _Lowering:
             value=value,
             window=facts.window or 0,
             context=self.model.context_length,
-            n_rotated=0 if turned is None else turned.n_rotated,
-            interleaved=turned is not None and turned.pairing == "interleaved",
+            n_rotated=0 if rotary is None else rotary.n_rotated,
+            interleaved=rotary is not None and rotary.pairing == "interleaved",
             scale=facts.scale,
             soft_cap=facts.soft_cap or 0.0,
-            cos=tape.address(None if turned is None else tensor_at(positions, turned.cos)),
-            sin=tape.address(None if turned is None else tensor_at(positions, turned.sin)),
+            cos=tape.address(None if rotary is None else tensor_at(positions, rotary.cos)),
+            sin=tape.address(None if rotary is None else tensor_at(positions, rotary.sin)),
             by_distance=tape.address(self._by_distance(positions, d_head, n_heads)),
             sinks=tape.address(sinks),
         )
@@ -299,14 +296,3 @@ class _Lowering:
         if facts.soft_cap is not None:
             rows = model.head_weight.shape[0]
             tape.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)
-
-
-def _both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
-    facts = norm_facts(norm)
-    match facts:
-        case SandwichFacts():
-            return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
-        case NormFacts() | IdentityFacts() | UnknownFacts():
-            return unwritable(norm)
-        case _:
-            assert_never(facts)

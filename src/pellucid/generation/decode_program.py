@@ -207,3 +207,15 @@ def _can_norm(facts: NormFacts, vectors: int) -> bool:
     """Whether one instruction does it: groups are strides, and there is one kind of either."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
     return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+
+
+def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The norm of what a layer reads, and the norm of what it writes."""
+    facts = norm_facts(norm)
+    match facts:
+        case SandwichFacts():
+            return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return unwritable(norm)
+        case _:
+            assert_never(facts)
