@@ -1,1 +1,1 @@
-"""How a model knows where a token stands: added vectors, rotated pairs, terms by distance."""
+"""How a model learns the order of tokens: added vectors, rotated pairs, terms by distance."""
