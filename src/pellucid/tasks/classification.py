@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from pellucid import config
-from pellucid.data import Bucketed, ClassLabels, Examples, in_turn
+from pellucid.data import BucketedBatches, ClassLabels, Examples, in_turn
 from pellucid.evaluation.metrics import Classified, classification_measures
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.inference.classification import shares_of
@@ -41,7 +41,7 @@ def classification_task(inputs: TaskInputs) -> Task:
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     def measure_classes(examples: Examples, precision: Precision) -> Classified:
         probabilities, labels = predict_classes(inputs, examples, collation, precision)

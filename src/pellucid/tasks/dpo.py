@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.data import Bucketed, Examples, TwoAnswers
+from pellucid.data import BucketedBatches, Examples, TwoAnswers
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import summarise_examples
@@ -27,7 +27,7 @@ def dpo_task(inputs: TaskInputs) -> Task:
     reference = reference_model(inputs)
     objective = assemble(run.objective, reference=reference)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     evaluate_loss = example_evaluator(
         objective, inputs.model, collation, batch_size=rows, unit="pairs"

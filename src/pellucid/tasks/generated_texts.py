@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pellucid.counting.temporaries import WRITTEN_AT_ONCE
+from pellucid.counting.temporaries import GENERATED_ROWS
 from pellucid.generation import Beams, beam_search_ids, encode
 from pellucid.tasks.task import GeneratedText, TaskInputs
 
@@ -42,8 +42,8 @@ def _search(
 ) -> Iterator[tuple[tuple[int, ...], Ids]]:
     model, tokenizer = inputs.model, inputs.tokenizer
     # prompts of about the same length, so that there is little padding
-    for start in range(0, len(prompts), WRITTEN_AT_ONCE):
-        batch = prompts[start : start + WRITTEN_AT_ONCE]
+    for start in range(0, len(prompts), GENERATED_ROWS):
+        batch = prompts[start : start + GENERATED_ROWS]
         hypotheses = beam_search_ids(
             model,
             [[tokenizer.begin_id] for _ in batch] if encodes else batch,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.data import MaskedOrder, Shard, masked_windows, masking_for
+from pellucid.data import Shard, masked_batches, masked_windows, masking_for
 from pellucid.evaluation.objective import evaluate_objective
 from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import summarise_text
@@ -38,7 +38,7 @@ def mlm_task(inputs: TaskInputs) -> Task:
         return shard.starts if documents_apart else None
 
     train, held_out = inputs.text.train, inputs.text.held_out
-    order = MaskedOrder(
+    order = masked_batches(
         train.tokens, masking, context_length=length, seed=run.seed, documents=starts(train)
     )
 

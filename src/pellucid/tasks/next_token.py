@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from pellucid import config
-from pellucid.data import Order, PreparedText
+from pellucid.batches import TokenBatch
+from pellucid.data import PreparedText, WindowBatches, next_token_batches
 from pellucid.evaluation.text import evaluate_tokens, prefix
 from pellucid.inference.sample import sample_sentence
 from pellucid.objectives import Objective
@@ -21,7 +22,7 @@ def next_token_task(inputs: TaskInputs, objective: Objective) -> Task:
     return Task(
         objective=objective,
         batch=order.batch,
-        rows_per_epoch=order.windows_per_epoch,
+        rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=run.model.context_length,
         evaluate=lambda precision: evaluate_text(inputs, text, precision),
         sample=lambda step: sample_sentence(model, tokenizer, run.training.sentence, step),
@@ -30,13 +31,13 @@ def next_token_task(inputs: TaskInputs, objective: Objective) -> Task:
     )
 
 
-def text_order(run: config.Run, text: PreparedText) -> Order:
+def text_order(run: config.Run, text: PreparedText) -> WindowBatches[TokenBatch]:
     """The order of the windows of the training split.
 
     Raises:
         TextError: the text has fewer tokens than one context.
     """
-    return Order(
+    return next_token_batches(
         text.train.tokens,
         context_length=run.model.context_length,
         seed=run.seed,

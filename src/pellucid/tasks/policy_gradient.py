@@ -10,7 +10,7 @@ import torch
 
 from pellucid import config
 from pellucid.batches import RolloutBatch
-from pellucid.data import Bucketed, Examples, PromptBatch, PromptTexts, in_turn
+from pellucid.data import BucketedBatches, Examples, PromptBatch, PromptTexts, in_turn
 from pellucid.errors import ConfigError
 from pellucid.evaluation.objective import select_examples
 from pellucid.generation import Continuation
@@ -50,7 +50,9 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
         seed=run.seed,
     )
     rollouts = RewardedRollouts(run.objective, sampler, inputs.reward)
-    order = Bucketed(data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed)
+    order = BucketedBatches(
+        data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed
+    )
     precision = find_precision(run.training.precision, inputs.model.device)
 
     latest: dict[tuple[int, int], RolloutBatch] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.data import Bucketed, Examples, TwoTexts
+from pellucid.data import BucketedBatches, Examples, TwoTexts
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.generation import Beams, encode
 from pellucid.inference.sample import sample_after
@@ -25,7 +25,7 @@ def seq2seq_task(inputs: TaskInputs) -> Task:
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     evaluate = example_evaluator(objective, inputs.model, collation, batch_size=rows, unit="tokens")
     held_out_examples = select_examples(data.held_out, "target", run.training.evaluate_tokens)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.data import Answers, Bucketed, Examples, Packed
+from pellucid.data import Answers, BucketedBatches, Examples, PackedBatches
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.generation import Beams
 from pellucid.objectives import assemble
@@ -25,12 +25,12 @@ def sft_task(inputs: TaskInputs) -> Task:
     length, pad_id = run.model.context_length, inputs.tokenizer.end_id
     collation = Answers(pad_id=pad_id, longest=length)
     objective = assemble(run.objective)
-    order: Packed | Bucketed[TokenBatch]
+    order: PackedBatches | BucketedBatches[TokenBatch]
     if run.objective.packed:
-        order = Packed(data.train, context_length=length, pad_id=pad_id, seed=run.seed)
+        order = PackedBatches(data.train, context_length=length, pad_id=pad_id, seed=run.seed)
     else:
         rows = run.training.batch_size
-        order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+        order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     evaluate = example_evaluator(
         objective, inputs.model, collation, batch_size=run.training.batch_size, unit="tokens"
@@ -67,6 +67,6 @@ def prompt_and_answer(examples: Examples, place: int) -> tuple[list[int], list[i
     return ids[:begin], ids[begin:end]
 
 
-def _list_packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:
-    if isinstance(order, Packed):
+def _list_packing(order: PackedBatches | BucketedBatches[TokenBatch]) -> Iterator[Fact]:
+    if isinstance(order, PackedBatches):
         yield "packed", f"{order.rows_per_epoch:,} rows, {order.filled:.1%} of them filled"
