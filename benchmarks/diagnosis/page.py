@@ -147,9 +147,7 @@ def _more(ours: Mapping[str, Any]) -> str:
     lines.append(
         "Confidence of the first answer, against how often it was right (mean gap "
         f"{calibration['expected_error']:.3f}):\n\n"
-        "| confidence | right | answers |\n|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+        "| confidence | right | answers |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
     return "\n".join(lines)
 
