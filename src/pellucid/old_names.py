@@ -54,6 +54,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "explain.chapters": {
+        "Entry": "explain.chapters.ChapterEntry",
+        "find": "explain.chapters.find_chapter",
+        "tell": "explain.chapters.build_chapter",
+    },
     "presets": {
         "Goal": "presets.ObjectivePreset",
     },

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from pellucid.explain.norms import scale_of
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.receipts.sums import start_of
-from pellucid.explain.residual_sums import sums, why_not
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.sums import stack_prefix
+from pellucid.explain.residual_sums import list_sums, why_no_sums
+from pellucid.explain.trace_types import Trace
 from pellucid.model import LayerNorm, Positions, RMSNorm
 
 
@@ -40,10 +40,10 @@ def why_no_contributions(trace: Trace) -> str | None:
         return "the model has no head, and so no logits"
     if not isinstance(model.head_transform, nn.Identity):
         return "the head bends the states before it reads them, so their parts do not add up"
-    norm = trace.passed(trace.side).stack.final_norm
+    norm = trace.stack_pass(trace.side).stack.final_norm
     if not isinstance(norm, nn.Identity | LayerNorm | RMSNorm):
         return f"{type(norm).__name__} is the final norm: {scale_of(norm)}"
-    return why_not(trace, trace.side)
+    return why_no_sums(trace, trace.side)
 
 
 @torch.no_grad()
@@ -52,13 +52,13 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     side = trace.side
     names, parts = _start(trace, token)
     for layer in range(trace.n_layers(side)):
-        for stream_sum in sums(trace, side, layer):
+        for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.written:
                 names.append(f"{address.split('.')[0]} {sublayer}")
                 parts.append(trace[at(address, token)].double())
     model = trace.model
-    stream = trace.passed(side).states[-1][0, token].double()
-    norm = trace.passed(side).stack.final_norm
+    stream = trace.stack_pass(side).states[-1][0, token].double()
+    norm = trace.stack_pass(side).stack.final_norm
     w = model.head_weight[word].double() * model.head_scale
     terms = [float(w @ _held(norm, part, stream)) for part in parts]
     bias = getattr(norm, "bias", None)
@@ -73,13 +73,13 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
 
 def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
-    stack = trace.passed(trace.side).stack
-    first = trace.passed(trace.side).states[0][0, token].double()
+    stack = trace.stack_pass(trace.side).stack
+    first = trace.stack_pass(trace.side).states[0][0, token].double()
     if not isinstance(stack.input_norm, nn.Identity):
         return ["input"], [first]
     if type(stack.positions).embed is Positions.embed:
         return ["embedding"], [first]
-    added = trace[at(f"{start_of(trace, trace.side)}positions", token)].double()
+    added = trace[at(f"{stack_prefix(trace, trace.side)}positions", token)].double()
     return ["embedding", "position"], [first - added, added]
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from torch import nn
 
-from pellucid.explain.addresses import letter_of, sums_up
+from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 from pellucid.model import ParallelBlock
 from pellucid.model import residuals as rules
 
@@ -44,20 +44,25 @@ class Sum:
     source: tuple[Any, str]
 
 
-def why_not(trace: Trace, side: Side) -> str | None:
+def writes_in_sequence(block: nn.Module) -> bool:
+    """Whether the sublayers come one after another: in a parallel block both read one state."""
+    return not isinstance(block, ParallelBlock)
+
+
+def why_no_sums(trace: Trace, side: Side) -> str | None:
     """Why contributions do not add up in a stack; None where they do."""
-    for block in trace.passed(side).stack.blocks:
+    for block in trace.stack_pass(side).stack.blocks:
         rule = _rule(block)
-        if sums_up(block) and rule not in _ADDING:
+        if writes_in_sequence(block) and rule not in _ADDING:
             return _WHY.get(rule, "the block has a residual rule of its own")
     return None
 
 
-def sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
+def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     """The sums of one block, in order; none where its rule does not add."""
-    block = trace.passed(side).stack.blocks[layer]
-    at, behind = f"{letter_of(side)}{layer}", f"{letter_of(side)}{layer + 1}.residual"
-    if not sums_up(block):
+    block = trace.stack_pass(side).stack.blocks[layer]
+    at, behind = f"{stack_letter(side)}{layer}", f"{stack_letter(side)}{layer + 1}.residual"
+    if not writes_in_sequence(block):
         written = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
         line = (ParallelBlock, "return x + self.dropout(attended)")
         name = f"layer {layer}"
@@ -72,17 +77,17 @@ def sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     stops = [f"{at}.residual", *(f"{at}.after_{name}" for name in names[:-1]), behind]
     return [
         Sum(
-            name=f"layer {layer}, {said(name)}",
+            name=f"layer {layer}, {sublayer_title(name)}",
             before=stops[place],
             after=stops[place + 1],
-            written=((said(name), f"{at}.{pattern.format(name=name)}"),),
+            written=((sublayer_title(name), f"{at}.{pattern.format(name=name)}"),),
             source=(rule, line),
         )
         for place, name in enumerate(names)
     ]
 
 
-def said(name: str) -> str:
+def sublayer_title(name: str) -> str:
     """A sublayer in words."""
     return {"feed_forward": "feed-forward", "cross_attention": "cross-attention"}.get(name, name)
 

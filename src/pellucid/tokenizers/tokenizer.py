@@ -14,9 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
+import tokenizers
 from pellucid.disk import write_text
 from pellucid.errors import TextError
 from pellucid.reader import parse_json_table, read_tokenizer
@@ -33,6 +32,7 @@ from pellucid.tokenizers.special_tokens import (
     settings_for,
 )
 from pellucid.tokenizers.training_thread import feed
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 Ids = npt.NDArray[np.uint32]
 

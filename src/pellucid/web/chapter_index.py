@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pellucid.explain import Trace
 from pellucid.explain.chapter_types import Chapter, Place
-from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web.trace_protocol import Heading
 
 
@@ -34,4 +34,4 @@ class AllChapters:
 
     def chapter(self, read: Trace, name: str, place: Place, versus: Trace | None) -> Chapter:
         """One of them, at a place."""
-        return tell(read, name, place, versus)
+        return build_chapter(read, name, place, versus)

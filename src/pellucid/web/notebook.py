@@ -2,7 +2,7 @@
 
 Comes in: a trace. Goes out: HTML. It does not know which notebook.
 
-Imported for what it does: from then on a trace shows itself so (`Trace.face`).
+Imported for what it does: from then on a trace shows itself so (`ModelTrace.face`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 from html import escape
 
 from pellucid.explain import Trace
+from pellucid.explain.tracing import ModelTrace
 from pellucid.web.chapter_index import AllChapters
 from pellucid.web.onefile import one_page
 from pellucid.web.requests import Reading
@@ -39,4 +40,4 @@ def framed(html: str, *, height: int = 760) -> str:
     )
 
 
-Trace.face = staticmethod(html_of)
+ModelTrace.face = staticmethod(html_of)

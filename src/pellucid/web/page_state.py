@@ -62,7 +62,7 @@ def overview(told: SentenceTrace) -> Plain:
             }
             for h in told.contents()
         ],
-        "backward": {"there": told.has_loss, "large": told.large, "done": told.went_back},
+        "backward": {"there": told.has_loss, "large": told.large, "done": told.has_gradients},
     }
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
-from pellucid.explain.backward_segments import Watch
 from pellucid.explain.chapter_types import Chapter, Place
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.gradients import is_large
 from pellucid.explain.trace_comparison import Comparison
+from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.typed import length
 from pellucid.web.requests import Scale
@@ -80,7 +80,7 @@ class Traced:
 
     def norms(self, stack: str) -> Tensor:
         """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
-        states = self.trace.passed(cast("Side", stack)).states
+        states = self.trace.stack_pass(cast("Side", stack)).states
         return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
 
     def surprisals(self) -> Sequence[float | None]:
@@ -98,10 +98,12 @@ class Traced:
         model = self.trace.model
         if not model.has_head:
             return None
-        passed = self.trace.passed(self.trace.side)
+        stack_pass = self.trace.stack_pass(self.trace.side)
         with torch.no_grad():
             # the whole text goes through the norm: there are norms that look at all of it
-            ends = [model.readable(passed.stack.final_norm(state)) for state in passed.states]
+            ends = [
+                model.readable(stack_pass.stack.final_norm(state)) for state in stack_pass.states
+            ]
             return model.logits(torch.stack([end[0, token] for end in ends])).float()
 
     def text_of(self, token_id: int) -> str:
@@ -122,13 +124,13 @@ class Traced:
         return is_large(self.trace)
 
     @property
-    def went_back(self) -> bool:
+    def has_gradients(self) -> bool:
         """Whether that was done already."""
-        return self.trace.went_back
+        return self.trace.has_gradients
 
-    def go_back(self, watch: Watch) -> None:
-        """Through all layers; `watch` is told how many steps are done, and how many there are."""
-        self.trace.backward(watch)
+    def go_back(self, progress: Progress) -> None:
+        """Run the backward pass; `progress` is called with segments done, and their number."""
+        self.trace.backward(progress)
 
     def gradients(self, stack: str) -> Sequence[float]:
         """The lengths of what reaches the stream before each layer and at last."""

@@ -5,13 +5,14 @@ Comes in: nothing. Goes out: types. They say what is asked, not how it is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Chapter, Place
+from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.web.requests import Scale
 
@@ -102,12 +103,12 @@ class SentenceTrace(Protocol):
         ...
 
     @property
-    def went_back(self) -> bool:
+    def has_gradients(self) -> bool:
         """Whether that was done already."""
         ...
 
-    def go_back(self, watch: Callable[[int, int], None]) -> None:
-        """Through all layers; `watch` is told how many steps are done, and how many there are."""
+    def go_back(self, progress: Progress) -> None:
+        """Run the backward pass; `progress` is called with segments done, and their number."""
         ...
 
     def gradients(self, stack: str) -> Sequence[float]:

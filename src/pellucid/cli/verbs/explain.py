@@ -84,12 +84,12 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Print a table of the tokens and the list of chapters, or one chapter, or all; or a page."""
     from pellucid import runs
-    from pellucid.explain.chapters import CHAPTERS, find
+    from pellucid.explain.chapters import CHAPTERS, find_chapter
 
     if arguments.all and arguments.chapter is not None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
-        find(arguments.chapter)  # for its refusal, before anything is loaded
+        find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
     scales = dict(map(_scale, arguments.without))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
@@ -145,12 +145,12 @@ def _print_chapter(
     trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
 ) -> None:
     from pellucid.cli.output.chapter import lines_of
-    from pellucid.explain.chapters import tell
-    from pellucid.explain.selection import settled
+    from pellucid.explain.chapters import build_chapter
+    from pellucid.explain.selection import select_place
 
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     try:
-        chapter = tell(trace, name, place, comparison)
+        chapter = build_chapter(trace, name, place, comparison)
     except PellucidError as error:
         if alone:
             raise
@@ -164,12 +164,12 @@ def _plain(
     trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
 ) -> dict[str, Any]:
     from pellucid.explain.chapter_json import plain_chapter
-    from pellucid.explain.chapters import tell
-    from pellucid.explain.selection import settled
+    from pellucid.explain.chapters import build_chapter
+    from pellucid.explain.selection import select_place
 
-    settled(trace, place)  # a place that there is not is refused for all chapters
+    select_place(trace, place)  # a place that there is not is refused for all chapters
     try:
-        return plain_chapter(tell(trace, name, place, comparison))
+        return plain_chapter(build_chapter(trace, name, place, comparison))
     except PellucidError as error:
         if alone:
             raise
@@ -192,9 +192,9 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     """What changed at the chosen token."""
     from pellucid.explain.ablation import change
     from pellucid.explain.receipts.outputs import piece
-    from pellucid.explain.selection import settled
+    from pellucid.explain.selection import select_place
 
-    token = settled(original, _place(arguments)).token
+    token = select_place(original, _place(arguments)).token
     difference = change(original, ablated, token)
     if arguments.json:
         print_json(asdict(difference))

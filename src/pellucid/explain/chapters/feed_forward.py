@@ -13,10 +13,11 @@ from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.receipts import activation_receipt, linear_receipt
+from pellucid.explain.receipts import activation_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.linear import matrix_receipt
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.model import MLP, GatedMLP
 from pellucid.typed import to_list
 
@@ -25,8 +26,8 @@ _UNITS = 12
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The units that write most, by |unit| times the length of what it writes."""
-    chosen = settled(trace, place)
-    module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
+    chosen = select_place(trace, place)
+    module = cast("Any", trace.stack_pass(chosen.side).stack.blocks[chosen.layer]).feed_forward
     if not isinstance(module, MLP | GatedMLP):
         raise PellucidError(f"layer {chosen.layer} has no feed-forward whose units are known")
     gated = isinstance(module, GatedMLP)
@@ -73,7 +74,7 @@ def _describe_activation(module: MLP | GatedMLP) -> str:
     return f"What they find is bent by {bent}."
 
 
-def _table(trace: Trace, chosen: Chosen, units: list[int], *, gated: bool) -> Table:
+def _table(trace: Trace, chosen: Selection, units: list[int], *, gated: bool) -> Table:
     at_layer = f"{chosen.layer_name}.feed_forward"
     parts = ["gate", "up", "units"] if gated else ["up", "units"]
     values = {part: trace[at(f"{at_layer}.{part}", chosen.token)] for part in parts}
@@ -84,35 +85,12 @@ def _table(trace: Trace, chosen: Chosen, units: list[int], *, gated: bool) -> Ta
     )
 
 
-def _receipts(trace: Trace, chosen: Chosen, unit: int, *, gated: bool) -> list[Receipt]:
-    layer = f"{chosen.side}.blocks.{chosen.layer}.feed_forward"
-    at_layer = f"{chosen.layer_name}.feed_forward"
+def _receipts(trace: Trace, chosen: Selection, unit: int, *, gated: bool) -> list[Receipt]:
+    parts = ("gate", "up") if gated else ("up",)
     receipts = [
-        linear_receipt(
-            trace,
-            layer=f"{layer}.{part}",
-            given=f"{at_layer}.in",
-            made=f"{at_layer}.{part}",
-            token=chosen.token,
-            feature=unit,
-            title=f"unit {unit}, what its {'gate' if part == 'gate' else 'row'} finds",
-            line="self.down(self.activation(",
-        )
-        for part in (("gate", "up") if gated else ("up",))
+        matrix_receipt(trace, chosen, part, token=chosen.token, feature=unit) for part in parts
     ]
-    bent = activation_receipt(trace, chosen, unit)
-    if bent is not None:
-        receipts.append(bent)
-    receipts.append(
-        linear_receipt(
-            trace,
-            layer=f"{layer}.down",
-            given=f"{at_layer}.units",
-            made=at_layer,
-            token=chosen.token,
-            feature=chosen.feature,
-            title=f"feature {chosen.feature} of what the layer writes",
-            line="self.down(self.activation(",
-        )
-    )
-    return receipts
+    activated = activation_receipt(trace, chosen, unit)
+    receipts += [] if activated is None else [activated]
+    down = matrix_receipt(trace, chosen, "down", token=chosen.token, feature=chosen.feature)
+    return [*receipts, down]

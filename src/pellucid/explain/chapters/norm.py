@@ -11,8 +11,8 @@ from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Table
 from pellucid.explain.norms import leaks, scale_of
 from pellucid.explain.receipts import norm_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.model import Sandwich
 from pellucid.typed import to_list
 
@@ -29,8 +29,8 @@ _WHERE = {
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The norm of the chosen layer's attention; the one before it, where there are two."""
-    chosen = settled(trace, place)
-    stack = trace.passed(chosen.side).stack
+    chosen = select_place(trace, place)
+    stack = trace.stack_pass(chosen.side).stack
     block = stack.blocks[chosen.layer]
     is_sandwich = isinstance(getattr(block, "attention_norm", None), Sandwich)
     name = "attention_norm.before" if is_sandwich else "attention_norm"
@@ -65,7 +65,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]:
+def _pictures(trace: Trace, chosen: Selection, address: str) -> tuple[Picture, ...]:
     inputs = trace[at(f"{address}.in", chosen.token)].double()
     outputs = trace[at(address, chosen.token)].double()
     n_shown = min(_FEATURES, len(inputs))
@@ -90,7 +90,7 @@ def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]
     )
 
 
-def _list_other_norms(trace: Trace, chosen: Chosen, address: str) -> list[str]:
+def _list_other_norms(trace: Trace, chosen: Selection, address: str) -> list[str]:
     """The addresses of the layer's other norms, and of the last."""
     prefix = f"{chosen.layer_name}."
     names = [

@@ -13,9 +13,9 @@ from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
 from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.receipts.sums import start_of
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.sums import stack_prefix
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.model import (
     ALiBi,
     BucketedBias,
@@ -41,8 +41,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     """What the stack's scheme does at the chosen place."""
     if place.cross:  # positions act within one text
         place = replace(place, cross=False, other=0)
-    chosen = settled(trace, place)
-    scheme = trace.passed(chosen.side).positions
+    chosen = select_place(trace, place)
+    scheme = trace.stack_pass(chosen.side).positions
     notes: list[str] = []
     match scheme:
         case Learned() | Sinusoidal():
@@ -71,9 +71,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _added(trace: Trace, chosen: Chosen) -> _Parts:
-    learnt = isinstance(trace.passed(chosen.side).positions, Learned)
-    added = trace[at(f"{start_of(trace, chosen.side)}positions", chosen.token)]
+def _added(trace: Trace, chosen: Selection) -> _Parts:
+    learnt = isinstance(trace.stack_pass(chosen.side).positions, Learned)
+    added = trace[at(f"{stack_prefix(trace, chosen.side)}positions", chosen.token)]
     n_shown = min(_FEATURES, len(added))
     sentence = f"A vector for place {chosen.token} is added to the embedding: " + (
         "it was learnt, one for each place." if learnt else "sines and cosines, not learnt."
@@ -86,14 +86,17 @@ def _added(trace: Trace, chosen: Chosen) -> _Parts:
     return sentence, [picture], [position_receipt(trace, chosen)]
 
 
-def _turned(trace: Trace, chosen: Chosen) -> _Parts:
-    scheme = trace.passed(chosen.side).positions
+def _turned(trace: Trace, chosen: Selection) -> _Parts:
+    scheme = trace.stack_pass(chosen.side).positions
     assert isinstance(scheme, Rotary)
     cos, sin = scheme.cos[chosen.token], scheme.sin[chosen.token]
     half = scheme.n_rotated // 2
-    look = chosen.look(trace)
-    assert look.q_plain is not None
-    plain, turned = look.q_plain[0, chosen.head, chosen.token], look.q[0, chosen.head, chosen.token]
+    attention = chosen.attention(trace)
+    assert attention.q_plain is not None
+    plain, turned = (
+        attention.q_plain[0, chosen.head, chosen.token],
+        attention.q[0, chosen.head, chosen.token],
+    )
     rows: list[tuple[str | float | int, ...]] = []
     for pair in range(min(half, _PAIRS)):
         i, j = (pair, pair + half) if scheme.pairing == "half_split" else (2 * pair, 2 * pair + 1)
@@ -106,7 +109,7 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     picture = Table(
         title=title, columns=("pair", "x", "y", "degrees", "x turned", "y turned"), rows=tuple(rows)
     )
-    width = look.q.shape[-1]
+    width = attention.q.shape[-1]
     part = f"{scheme.n_rotated} of the {width} features of " if scheme.n_rotated < width else ""
     sentence = (
         f"Nothing is added: {part}queries and keys are turned, pair by pair, by an angle that "
@@ -117,11 +120,11 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     return sentence, [picture], [*receipts]
 
 
-def _biased(trace: Trace, chosen: Chosen) -> _Parts:
-    look = chosen.look(trace)
-    if isinstance(look.layer, LinearAttention):
+def _biased(trace: Trace, chosen: Selection) -> _Parts:
+    attention = chosen.attention(trace)
+    if isinstance(attention.layer, LinearAttention):
         return "Positions act on scores here, and linear attention has none.", [], []
-    bias = attention_heads.bias(look, chosen.head)
+    bias = attention_heads.bias(attention, chosen.head)
     assert bias is not None
     line = to_list(bias[chosen.token].float())
     picture = Lines(
@@ -131,13 +134,13 @@ def _biased(trace: Trace, chosen: Chosen) -> _Parts:
         series=(tuple(line),),
         x_unit="key's place minus query's",
     )
-    kind = type(trace.passed(chosen.side).positions).__name__
+    kind = type(trace.stack_pass(chosen.side).positions).__name__
     rule = {
         "ALiBi": "a penalty that grows with the distance, each head at its own slope",
         "BucketedBias": "a learnt number for each head and range of distances",
         "ShawRelative": "the query's product with a learnt vector for each distance",
     }[kind]
     sentence = f"No vector is told its place: to the score of a query and a key is added {rule}."
-    if look.positions.adds_values:
+    if attention.positions.adds_values:
         sentence += " To each value is added a learnt vector for its distance, too."
     return sentence, [picture], [score_receipt(trace, chosen)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
-from pellucid.explain.receipts import linear_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.linear import projection_receipt
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory
 from pellucid.typed import to_list
 
@@ -19,8 +19,8 @@ _FEATURES = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The three vectors of a token in one head, and one product of each."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
     read = "the source's token" if chosen.cross else "the same token"
     token = chosen.other if chosen.cross else chosen.token
     return Chapter(
@@ -36,7 +36,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             for part in ("q", "k", "v")
         ),
         receipts=tuple(_products(trace, chosen)),
-        notes=tuple(_notes(chosen, look.layer, look.n_heads, look.k.shape[1])),
+        notes=tuple(_notes(chosen, attention.layer, attention.n_heads, attention.k.shape[1])),
     )
 
 
@@ -51,53 +51,25 @@ def _bars(trace: Trace, address: str, token: int) -> Bars:
     )
 
 
-def _products(trace: Trace, chosen: Chosen) -> list[Receipt]:
+def _products(trace: Trace, chosen: Selection) -> list[Receipt]:
     """One row of each matrix times the token; of an encoder's keys the query alone is in reach."""
     kind = "cross_attention" if chosen.cross else "attention"
-    look = chosen.look(trace)
-    parts = (
-        (("query", look.q),)
-        if chosen.cross
-        else (
-            ("query", look.q),
-            ("key", look.k),
-            ("value", look.v),
-        )
-    )
+    attention = chosen.attention(trace)
+    parts = {"query": attention.q}
+    if not chosen.cross:
+        parts |= {"key": attention.k, "value": attention.v}
     receipts: list[Receipt] = []
-    for name, tensor in parts:
+    for name, tensor in parts.items():
         n_heads, width = tensor.shape[1], tensor.shape[-1]
-        head = chosen.head * n_heads // look.n_heads
+        head = chosen.head * n_heads // attention.n_heads
         feature = head * width + chosen.feature % width
-        address = f"{chosen.layer_name}.{kind}.{name}"
-        if address not in trace.addresses():
+        if f"{chosen.layer_name}.{kind}.{name}" not in trace.addresses():
             raise PellucidError(f"layer {chosen.layer} has no {name} whose rows are known")
-        receipts.append(
-            linear_receipt(
-                trace,
-                layer=f"{chosen.side}.blocks.{chosen.layer}.{kind}.{name}",
-                given=f"{chosen.layer_name}.{kind}.in",
-                made=address,
-                token=chosen.token,
-                feature=feature,
-                title=f"feature {feature % width} of the {name}, as it is projected",
-                line=_LINES.get((type(look.layer).__name__, name), _TOGETHER),
-            )
-        )
+        receipts.append(projection_receipt(trace, chosen, kind, name, feature=feature))
     return receipts
 
 
-#: The line that projects, by the layer's kind; one for all three where there is no other.
-_LINES = {
-    ("MultiHeadAttention", "query"): "self.query(x)",
-    ("MultiHeadAttention", "key"): "self.key(x)",
-    ("MultiHeadAttention", "value"): "self.value(x)",
-    ("CrossAttention", "query"): "self.query(",
-}
-_TOGETHER = "(self.query, self.key"
-
-
-def _notes(chosen: Chosen, layer: object, n_heads: int, n_kv_heads: int) -> list[str]:
+def _notes(chosen: Selection, layer: object, n_heads: int, n_kv_heads: int) -> list[str]:
     notes: list[str] = []
     if n_kv_heads < n_heads:
         notes.append(

@@ -10,8 +10,8 @@ from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
 from pellucid.explain.record_block import AttentionRecord
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.typed import to_list
 
@@ -20,8 +20,8 @@ _KEYS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Where a query looks, and one feature of what it finds."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
     weights = trace[f"{chosen.head_name}.weights"][chosen.token].double()
     order = weights.argsort(descending=True, stable=True)[:_KEYS]
     pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
@@ -51,11 +51,11 @@ def build(trace: Trace, place: Place) -> Chapter:
             product_receipt(trace, chosen),
             out_receipt(trace, chosen),
         ),
-        notes=tuple(_notes(trace, look, chosen)),
+        notes=tuple(_notes(trace, attention, chosen)),
     )
 
 
-def _notes(trace: Trace, look: AttentionRecord, chosen: Chosen) -> list[str]:
+def _notes(trace: Trace, attention: AttentionRecord, chosen: Selection) -> list[str]:
     notes: list[str] = []
     if chosen.as_head() in trace.scales:
         by = trace.scales[chosen.as_head()]
@@ -63,20 +63,20 @@ def _notes(trace: Trace, look: AttentionRecord, chosen: Chosen) -> list[str]:
             "replaced by their mean over the sentence" if by == "mean" else f"multiplied by {by:g}"
         )
         notes.append(f"what this head found is {scaling}")
-    if look.positions.adds_values:
+    if attention.positions.adds_values:
         notes.append("positions add a vector of their own to each value")
-    scoring = look.scoring
+    scoring = attention.scoring
     if scoring is not None and scoring.sinks is not None:
         notes.append("a sink takes the share that is missing from 1: a head may look at nothing")
-    if isinstance(look.layer, LinearAttention):
+    if isinstance(attention.layer, LinearAttention):
         notes.append(
             "linear attention has no softmax: these are the shares of each key in the sums that "
             "it divides; turned by rotary positions, they need not add up to 1"
         )
-    if isinstance(look.layer, NeuralMemory):
+    if isinstance(attention.layer, NeuralMemory):
         notes.append("this is what the window gives; a gate mixes it with what the memory gives")
-    if not bool(attention_heads.mask(look).all()):
+    if not bool(attention_heads.mask(attention).all()):
         notes.append("hidden cells are masked: their share is 0")
-    if look.window is not None:
-        notes.append(f"a query sees {look.window} keys at most")
+    if attention.window is not None:
+        notes.append(f"a query sees {attention.window} keys at most")
     return notes

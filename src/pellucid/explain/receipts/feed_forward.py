@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
-from pellucid.explain.receipts.builder import apply, at, constant, number, receipt, source_of
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.builder import apply, at, constant, number, receipt, source_line
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
 from pellucid.model import GatedMLP
 from pellucid.model import feed_forward as layers
 
@@ -54,9 +54,9 @@ _BENDS: dict[Any, tuple[str, Bend]] = {
 }
 
 
-def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | None:
+def activation_receipt(trace: Trace, chosen: Selection, unit: int) -> Receipt | None:
     """What a unit says: its activation, times what its gate lets through where it has one."""
-    module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
+    module = cast("Any", trace.stack_pass(chosen.side).stack.blocks[chosen.layer]).feed_forward
     activation = _BENDS.get(getattr(module, "activation", None))
     if activation is None:
         return None
@@ -74,5 +74,5 @@ def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | Non
         formula=text,
         expression=expression,
         address=at(f"{at_layer}.units", chosen.token, unit),
-        source=source_of(type(module), "self.activation("),
+        source=source_line(type(module), "self.activation("),
     )

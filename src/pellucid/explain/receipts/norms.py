@@ -21,11 +21,11 @@ from pellucid.explain.receipts.builder import (
     product,
     receipt,
     row,
-    source_of,
+    source_line,
     summed,
     vector,
 )
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 from pellucid.model import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 
 
@@ -114,7 +114,7 @@ def _source(module: nn.Module) -> str:
     from pellucid.model import norms
 
     if isinstance(module, RMSNorm):
-        return source_of(norms, "torch.rsqrt(wide.square()")
+        return source_line(norms, "torch.rsqrt(wide.square()")
     lines = inspect.getsource(type(module).forward).splitlines()
     dividing_line = next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)
-    return source_of(type(module), dividing_line)
+    return source_line(type(module), dividing_line)
