@@ -23,7 +23,7 @@ VERBS = {
     "generate": ["generate", "run"],
     "attach": ["attach", "run"],
     "diagnose": ["diagnose", "run"],
-    "exporting": ["export", "run", "there"],
+    "export": ["export", "run", "there"],
     "equations": ["equations"],
 }
 
@@ -46,7 +46,7 @@ def test_every_command_ends_on_a_signal_with_its_code_and_clears_up(
             left.clear()
 
     before = [signal.getsignal(each) for each in CODES]
-    monkeypatch.setattr(import_module(f"pellucid.cli.{verb}"), "call", work)
+    monkeypatch.setattr(import_module(f"pellucid.cli.verbs.{verb}"), "call", work)
     assert main(VERBS[verb]) == CODES[number]
     assert left == []
     out, err = capsys.readouterr()

@@ -180,7 +180,7 @@ def test_another_process_sees_the_same_batches() -> None:
         sys.path.insert(0, sys.argv[1])
         from pellucid.data import Answers, Bucketed, Packed
         from support.examples import answers
-        from examples.test_orders import digest
+        from data.test_example_order import digest
         found = answers([3, 9, 4, 7, 5] * 7)
         order = Packed(found, context_length=12, pad_id=0, seed=1)
         other = Bucketed(found, Answers(pad_id=0, longest=16), rows_at_once=4, seed=1)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import tokenizers
+
 from pellucid import config
 from pellucid.data import Row, assemble_columns
 from pellucid.errors import TextError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import tokenizers
+
 from pellucid.data import Labelled, Row
 from pellucid.data.columns import chosen
 from pellucid.data.example import Example

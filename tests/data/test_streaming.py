@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import tokenizers
 from pellucid.data import (
     Document,
     Piece,
@@ -21,7 +21,7 @@ from pellucid.data import (
     Tally,
     array_writer,
     encode,
-    encoded,
+    encode_pieces,
     part,
     prepare,
     survey,
@@ -127,7 +127,7 @@ def test_long_document_in_pieces_becomes_the_ids_of_the_whole(
     assert tokenizer.ends_at_blanks
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "LONGEST_PIECE", longest)
-        found = list(encoded([Piece("a", text)], tokenizer))
+        found = list(encode_pieces([Piece("a", text)], tokenizer))
     assert [int(i) for each in found for i in each.ids] == tokenizer.encode_document(text)
     assert (found[0].first, found[-1].last) == (True, True)
     assert (len(found) > 1) == (len(text) > longest)

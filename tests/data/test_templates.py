@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tokenizers
 from pellucid.data import ChatTemplate, Template, template_for
 from pellucid.data.chat import templates as module
 from pellucid.data.chat.sandbox import Sandbox

@@ -16,7 +16,7 @@ from pellucid.data import (
     assemble_form,
     assemble_rows,
     assemble_template,
-    encoded,
+    encode_rows,
 )
 from pellucid.tokenizers import Tokenizer, train_bytes
 
@@ -51,4 +51,4 @@ def examples_of(
         classes=classes,
     )
     census = Census()
-    return list(encoded(form, found, census)), census, form.said
+    return list(encode_rows(form, found, census)), census, form.said

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import pre_tokenizers
 from tokenizers.implementations import BertWordPieceTokenizer
 
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer, tokenizer_from
 from pellucid.tokenizers.tokenizer import train_byte_pairs, train_bytes
 from support.tiny import train_tiny
-from tokenizers import pre_tokenizers
 
 SENTENCES = (
     "Hello, World! It's naïve, isn't it?",

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import tokenizers
+from tokenizers import models
+
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer, tokenizer_from
-from tokenizers import models
 
 SPECIAL = ["<pad>", "</s>", "<s>", "<|im_end|>"]
 

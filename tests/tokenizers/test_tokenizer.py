@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models
 
-import tokenizers
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
 from pellucid.tokenizers.tokenizer import (
@@ -17,7 +18,6 @@ from pellucid.tokenizers.tokenizer import (
     train_bytes,
     train_characters,
 )
-from tokenizers import models
 
 FEW = settings(max_examples=60, deadline=None)
 ENGLISH = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 5

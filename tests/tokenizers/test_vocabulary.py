@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 import tokenizers
+from tokenizers import models
+
 from pellucid.errors import TextError
 from pellucid.tokenizers import (
     Framing,
@@ -17,7 +18,6 @@ from pellucid.tokenizers import (
 )
 from pellucid.tokenizers.tokenizer import train_byte_pairs, train_characters
 from pellucid.tokenizers.word_level import train_word_pieces, train_words
-from tokenizers import models
 
 TEXTS = [
     "The unhappiest people, it's said (in 1912), were playing; unhappy players played on.\n"

@@ -426,7 +426,7 @@ INSIDE = [
     "pellucid.vitals.part_losses.Losses.put",
     "pellucid.vitals.async_metrics.Tape._send",
     "pellucid.vitals.async_metrics.Tape.read",
-    "pellucid.vitals.verdicts.Judge.read",
+    "pellucid.vitals.verdicts.VerdictTracker.read",
     "pellucid.vitals.verdicts.taken",
     "pellucid.vitals.rules.Rule.word",
     "pellucid.vitals.record.Series.add",
@@ -518,7 +518,7 @@ def test_an_interrupt_within_a_look_goes_through_and_leaves_nothing(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    path = {"_hear": "attention_taps._Listening._hear", "by_rows": "attention.by_rows"}
+    path = {"_hear": "taps.attention._Listening._hear", "by_rows": "attention.by_rows"}
     monkeypatch.setattr(f"pellucid.vitals.{path[place]}" if place in path else place, interrupted)
     model = made()
     modes = [module.training for module in model.modules()]

@@ -26,14 +26,13 @@ from pellucid.data.collate import (
     TwoTexts,
 )
 from pellucid.data.documents import Document, Piece, Tally, pieces_of
-from pellucid.data.encode import Counts, Watch, encoded, hashed, id_type, training_texts
+from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type, training_texts
 from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.example_order import Bucketed, Packed, in_turn
 from pellucid.data.example_split import held_out_of
 from pellucid.data.mlm import MaskedOrder, Masking, masked_windows, masking_for
 from pellucid.data.packing import Packing, pack
 from pellucid.data.pairs_and_labels import Labelled
-from pellucid.data.row_sources import Row
 from pellucid.data.shards import (
     TEXT_FILES,
     PreparedText,
@@ -42,7 +41,7 @@ from pellucid.data.shards import (
     open_prepared,
     prepare,
 )
-from pellucid.data.skipped_rows import Census
+from pellucid.data.skipped_rows import Census, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
 from pellucid.data.span_corruption import SpanOrder, Spans, span_windows, spans_for
 from pellucid.data.split import Parts, Side, Split, part, split
@@ -58,6 +57,7 @@ from pellucid.data.store import (
 )
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
+from pellucid.data.table_rows import Row
 from pellucid.data.tokenizer_comparison import Measure, measure
 from pellucid.data.window_order import Order, windows
 
@@ -116,7 +116,8 @@ __all__ = [
     "check_tokenizer",
     "documents_from",
     "documents_of",
-    "encoded",
+    "encode_pieces",
+    "encode_rows",
     "fingerprint",
     "hashed",
     "held_out_of",

@@ -32,8 +32,9 @@ from pellucid.data.columns import (
 )
 from pellucid.data.example import Form
 from pellucid.data.pairs_and_labels import LabelColumns, Labelled, PairColumns, Pairs, classes_of
-from pellucid.data.row_sources import Row, read_rows
+from pellucid.data.sources import read_rows
 from pellucid.data.streams import Piped
+from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
 

@@ -12,13 +12,13 @@ What is not chosen is found by its usual name, if exactly one of the row's colum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import cast
+from typing import Any, cast
 
-from pellucid.data.row_sources import Row
-from pellucid.data.table_texts import field_of, listed, text_of
+from pellucid.data.decode_text import refuse_nul
+from pellucid.data.table_rows import Row, listed, short
 from pellucid.errors import ConfigError, TextError
 
 FLAG = "--columns"
@@ -77,7 +77,9 @@ class Column:
             return "".join(literal + value for literal, value in parts) if has_text else ""
         text = self._of(row, self.names[0])
         extra = row.values.get(self.with_input) if self.with_input is not None else None
-        input_text = "" if self.with_input is None else text_of(row.where, self.with_input, extra)
+        input_text = (
+            "" if self.with_input is None else text_of(row.where, self.with_input, extra, flag=FLAG)
+        )
         return f"{text}\n\n{input_text}" if input_text.strip() else text
 
     def _of(self, row: Row, name: str | None) -> str:
@@ -167,6 +169,74 @@ def find_languages(row: Row) -> tuple[Column, Column] | None:
     if len(names) != 2:
         return None
     return Column(names[0], (names[0],)), Column(names[1], (names[1],))
+
+
+def field_of(where: str, values: Mapping[str, object], field: str, *, flag: str) -> object:
+    """What a row holds in `field`: by that very key, or else by a path with dots.
+
+    It is None where a part of the path is null.
+
+    Args:
+        where: what messages call the row.
+        values: the row.
+        field: the name or the path.
+        flag: what chooses another field, for the message.
+
+    Raises:
+        TextError: there is no such field; says which there are.
+    """
+    if field in values:
+        return values[field]
+    value: Any = values
+    for key in field.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or key not in value:
+            raise TextError(
+                f"{where}: has no field {field!r}; it has: {listed(_paths(values))}. Choose one "
+                f"of them with {flag}"
+            )
+        value = cast("dict[str, Any]", value)[key]
+    return cast("object", value)
+
+
+def text_of(where: str, field: str, value: object, *, flag: str) -> str:
+    """A value as text in which every line end is "\\n"; null is "".
+
+    Args:
+        where: what messages call the row.
+        field: the value's name.
+        value: the value.
+        flag: what chooses another field, for the message.
+
+    Raises:
+        TextError: it is no text, or one with a NUL or half a character.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TextError(
+            f"{where}: the field {field!r} is not a text but {short(value)}: choose another with "
+            f"{flag}"
+        )
+    refuse_nul(where, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise TextError(
+            f"{where}: the text has half of a surrogate pair at character {error.start}, which "
+            "is no character: correct it"
+        ) from None
+    return value.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _paths(fields: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    """The fields that you could have chosen, those of objects in objects with dots."""
+    for key, value in fields.items():
+        if isinstance(value, dict) and value:
+            yield from _paths(cast("dict[str, object]", value), f"{prefix}{key}.")
+        else:
+            yield prefix + key
 
 
 def _flag(name: str) -> str:

@@ -85,7 +85,7 @@ def id_type(tokenizer: Tokenizer) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
 
 
-def encoded(
+def encode_pieces(
     pieces: Iterable[Piece], tokenizer: Tokenizer, *, skip: int = 0, watch: Watch | None = None
 ) -> Iterator[Encoded]:
     """The ids of all pieces but the first `skip` stretches, in order.

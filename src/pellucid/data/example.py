@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pellucid.data.row_sources import Row
+from pellucid.data.table_rows import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from pellucid.data.columns import Column
+from pellucid.data.columns import FLAG, Column, text_of
 from pellucid.data.example import Example, Refusal
-from pellucid.data.row_sources import Row
-from pellucid.data.table_texts import listed, short, text_of
+from pellucid.data.table_rows import Row, listed, short
 from pellucid.errors import TextError
 from pellucid.tokenizers import Framing, Tokenizer
 
@@ -109,7 +108,7 @@ class LabelColumns:
                 f"{row.where}: the label in {self.label.said!r} is {short(value)}, a number that "
                 "names no class: write a text or a whole number"
             )
-        name = text_of(row.where, self.label.said, value, flag="--columns").strip()
+        name = text_of(row.where, self.label.said, value, flag=FLAG).strip()
         if not name:
             raise TextError(f"{row.where}: one of its labels is empty: remove it")
         return name

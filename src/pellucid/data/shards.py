@@ -22,7 +22,7 @@ from pellucid.config import decode, encode
 from pellucid.data.array_writer import JOURNAL, Journal
 from pellucid.data.checksums import file_sha256, own_code
 from pellucid.data.documents import Tally
-from pellucid.data.encode import Encoded, Watch, encoded, hashed, id_type
+from pellucid.data.encode import Encoded, Watch, encode_pieces, hashed, id_type
 from pellucid.data.pieces import LONGEST_PIECE
 from pellucid.data.split import Parts, Side
 from pellucid.disk import Partial
@@ -181,7 +181,7 @@ def _write(
     watch: Watch | None,
 ) -> ShardFacts:
     def read(skip: int) -> Iterator[Encoded]:
-        return encoded(hashed(side, digest), tokenizer, skip=skip, watch=watch)
+        return encode_pieces(hashed(side, digest), tokenizer, skip=skip, watch=watch)
 
     counts = journal.write(name, read, tokenizer.unknown_id)
     return ShardFacts(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pellucid.data.example import Example, Form, Refusal
-from pellucid.data.row_sources import Row
+from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 
 #: So many rows are named of each reason for leaving them out.
@@ -74,7 +74,7 @@ class Census:
         return lines
 
 
-def encoded(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example]:
+def encode_rows(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example]:
     """The examples of rows, in order; `census` counts on the way.
 
     Raises:

@@ -1,28 +1,66 @@
-"""Documents from files, folders, globs and standard input.
+"""Documents and rows from files, folders, globs and standard input.
 
-Comes in: paths, and the field that holds the text of a row. Goes out: one document per text file
-and per row of a table, in pieces, and a count of what was read and what was not. It does not know
-tokens; what is not text is refused with the name of the file and what to do.
+A document is a row with one text in it, or a text file. Text files come in pieces, rows one after
+another, so neither fills the memory. What cannot be read is refused with the name of the file and
+what to do.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pellucid.data.columns import field_of, text_of
 from pellucid.data.decode_text import plain_text
 from pellucid.data.documents import Document, Piece, Tally, whole
-from pellucid.data.endings import PROSE, SUFFIXES
-from pellucid.data.streams import COMPRESSED, PIPED, Piped, inner_name, opened
-from pellucid.data.table_texts import TABLES, Rows, json_lines
+from pellucid.data.streams import PIPED, Piped, inner_name, opened
+from pellucid.data.table_rows import TABLES, Row, read_table
 from pellucid.errors import TextError
 from pellucid.reader import is_pipe
 
+PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", ".bib")
+PAGES = (".html", ".htm", ".xhtml", ".css", ".xml", ".srt", ".vtt")
+SETTINGS = (".toml", ".yaml", ".yml", ".ini", ".cfg", ".cmake")
+CODE = (
+    *(".py", ".pyi", ".pyx", ".ipy", ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".cu"),
+    *(".java", ".kt", ".scala", ".groovy", ".clj", ".cs", ".fs", ".vb", ".go", ".rs", ".zig"),
+    *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".svelte", ".php", ".rb", ".pl"),
+    *(".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".sql", ".lua", ".r", ".jl", ".m"),
+    *(".swift", ".dart", ".hs", ".ml", ".mli", ".ex", ".exs", ".erl", ".lisp", ".el", ".scm"),
+    *(".f90", ".f", ".asm", ".s", ".proto", ".graphql", ".tf", ".nix", ".vim"),
+)
+#: The files that are read when you name a folder. A file that you name itself may have any ending.
+SUFFIXES = (*PROSE, *CODE, *PAGES, *SETTINGS)
 #: With a field, these too; not .json, which is as often a description that lies beside the data.
 _SEARCHED = tuple(ending for ending in TABLES if ending != ".json")
+_FLAG = "--field"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file, or a pipe, which can be read once: then `pipes` has its bytes."""
+
+    name: str
+    file: Path | None
+    pipes: Piped
+
+    @property
+    def is_piped(self) -> bool:
+        return self.file is None or is_pipe(self.file)
+
+    @contextmanager
+    def opened(self) -> Generator[tuple[str, BinaryIO]]:
+        """The ending that says what is in it, "" for a pipe, and its bytes."""
+        if self.file is None or self.is_piped:
+            yield "", self.pipes.opened(self.file)
+            return
+        with opened(self.file) as (inner, stream):
+            yield Path(inner).suffix.lower(), stream
 
 
 def documents_from(paths: Iterable[str], field: str | None = None) -> list[Document]:
@@ -33,41 +71,82 @@ def documents_from(paths: Iterable[str], field: str | None = None) -> list[Docum
 def read_pieces(
     paths: Iterable[str | Path], field: str | None, tally: Tally, piped: Piped
 ) -> Iterator[Piece]:
-    """One document per text file and per row, in the order of paths; `tally` counts on the way.
+    """One document per text file and per row, in the order of paths.
 
     A text file comes in pieces of about a million bytes, a row whole. Folders are searched to the
     bottom; a path with `*`, `?` or `[` that names no file is a pattern, `**` standing for folders
     of any depth; "-" is standard input. Files ending in .jsonl, .ndjson, .json, .csv, .tsv and
-    .parquet are tables whose `field` holds the text; with a field, standard input is JSON Lines.
-    Files may be compressed (.gz, .zst). Line ends become "\\n"; a byte-order mark is dropped. Rows
+    .parquet are tables; with a field, standard input is JSON Lines. Files may be compressed (.gz,
+    .zst, and .zip with one file in it). Line ends become "\\n"; a byte-order mark is dropped. Rows
     with an empty text are counted and left out.
+
+    Args:
+        paths: what to read.
+        field: the column of a table that holds the text.
+        tally: counts what is read and what is left out.
+        piped: keeps what comes through pipes, so that it can be read again.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a field that is missing or not
             chosen, a file that is empty, damaged or not UTF-8 text.
     """
-    named = list(paths)
-    if named.count("-") > 1:
-        raise TextError("standard input is named twice: it holds one text; name - once")
-    for path in named:
-        if path == "-":
-            yield from _from_pipe(PIPED, piped.opened(), field, tally)
-            continue
-        for file in _files(path, field, tally):
-            if is_pipe(file):
-                yield from _from_pipe(str(file), piped.opened(file), field, tally)
-                continue
-            tally.files += 1
-            yield from _pieces(file, field, tally)
+    for source in _sources(paths, lambda path: _files(path, field, tally), piped):
+        tally.files += 1
+        with source.opened() as (ending, stream):
+            if source.is_piped and field is not None:
+                ending = ".jsonl"
+            if ending not in TABLES:
+                yield from _plain(source.name, stream)
+            elif field is None:
+                raise TextError(
+                    f"{source.name} is a table: choose the field that holds the text with "
+                    f"{_FLAG}, such as {_FLAG} text (from Python, field=)"
+                )
+            else:
+                tally.tables += 1
+                rows = read_table(source.name, ending, stream, only=field)
+                yield from _texts(source.name, rows, field, tally)
     if field is not None and not tally.tables:
         raise TextError(
             f"the field {field!r} was chosen, but none of the files is a table with fields "
-            f"({', '.join(TABLES)}): leave --field out"
+            f"({', '.join(TABLES)}): leave {_FLAG} out"
         )
+
+
+def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> Iterator[Row]:
+    """Row after row of all tables, in the order of paths; standard input is JSON Lines.
+
+    Args:
+        paths: files, and folders, of which the tables are read.
+        numbered: whether columns are called by number, so that first lines are data.
+        piped: keeps what comes through pipes, so that it can be read again.
+
+    Raises:
+        TextError: a path that does not exist, a file that is no table, is damaged or empty, or a
+            row that cannot be read.
+    """
+
+    def tables_in(path: str | Path) -> list[Path]:
+        return _files(path, None, Tally(), only_tables=True)
+
+    for source in _sources(paths, tables_in, piped):
+        empty = True
+        with source.opened() as (ending, stream):
+            lines = ".jsonl" if source.is_piped else ending
+            for row in read_table(source.name, lines, stream, numbered=numbered):
+                empty = False
+                yield row
+        if empty:
+            raise TextError(f"{source.name} is empty: it has no rows")
 
 
 def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> list[Path]:
     """The files that `read_pieces` would read, in order; standard input is none.
+
+    Args:
+        paths: what to read.
+        field: the column of a table that holds the text.
+        tally: counts the files that are left out.
 
     Raises:
         TextError: a path that does not exist, or a folder without text.
@@ -75,21 +154,19 @@ def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> li
     return [file for path in paths for file in _files(path, field, tally)]
 
 
-def tables_in(paths: Iterable[str | Path]) -> list[Path]:
-    """The files that are named, and of folders those that are tables.
-
-    Raises:
-        TextError: a path that does not exist, or a folder without tables.
-    """
-    return [file for path in paths for file in _files(path, "", Tally(), only_tables=True)]
-
-
-def _from_pipe(name: str, stream: BinaryIO, field: str | None, tally: Tally) -> Iterator[Piece]:
-    tally.files += 1
-    if field is None:
-        yield from _plain(name, stream)
-    else:
-        yield from _counted(name, json_lines(name, stream, field), tally)
+def _sources(
+    paths: Iterable[str | Path], files_of: Callable[[str | Path], list[Path]], piped: Piped
+) -> Iterator[_Source]:
+    """The files that paths stand for, and standard input."""
+    names = list(paths)
+    if names.count("-") > 1:
+        raise TextError("standard input is named twice: it can be read once; name - once")
+    for path in names:
+        if path == "-":
+            yield _Source(PIPED, None, piped)
+        else:
+            for file in files_of(path):
+                yield _Source(str(file), file, piped)
 
 
 def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
@@ -102,35 +179,19 @@ def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
         yield Piece(name, held)
 
 
-def _pieces(file: Path, field: str | None, tally: Tally) -> Iterator[Piece]:
-    name, ending = str(file), Path(inner_name(file.name)).suffix.lower()
-    read = TABLES.get(ending)
-    if read is None:
-        with opened(file) as stream:
-            yield from _plain(name, stream)
-        return
-    if field is None:
-        raise TextError(
-            f"{file} is a table: choose the field that holds the text with --field, such as "
-            "--field text (from Python, field=)"
-        )
-    if ending == ".parquet" and file.suffix.lower() in COMPRESSED:
-        raise TextError(f"{file}: a Parquet file cannot be read from an archive: unpack it first")
-    with opened(file) as stream:
-        yield from _counted(name, read(name, stream, field), tally)
-
-
-def _counted(name: str, rows: Rows, tally: Tally) -> Iterator[Piece]:
-    tally.tables += 1
-    texts = 0
-    for number, text in rows:
+def _texts(name: str, rows: Iterable[Row], field: str, tally: Tally) -> Iterator[Piece]:
+    """The rows of a table as documents; those without a text are counted."""
+    empty = True
+    for row in rows:
         tally.rows += 1
+        value = field_of(row.where, row.values, field, flag=_FLAG)
+        text = text_of(row.where, field, value, flag=_FLAG)
         if text.strip():
-            texts += 1
-            yield Piece(f"{name}:{number}", text)
+            empty = False
+            yield Piece(f"{name}:{row.number}", text)
         else:
             tally.empty_rows += 1
-    if not texts:
+    if empty:
         raise TextError(f"{name} is empty: no row has a text to learn from")
 
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import weakref
+import zipfile
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -46,16 +47,28 @@ def inner_name(name: str) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Generator[BinaryIO]:
-    """The bytes of a file, decompressed where its name ends in `.gz` or `.zst`.
+def opened(path: Path) -> Generator[tuple[str, BinaryIO]]:
+    """The bytes of a file, decompressed, and the name whose ending says what they are.
+
+    Files ending in `.gz` or `.zst` are decompressed while you read. A `.zip` is read if it holds
+    one file, besides those whose names begin with "_" or ".".
 
     Raises:
-        TextError: the file cannot be read, or is an archive that is damaged or cut short. Also
-            while the stream is read inside the `with`.
+        TextError: the file cannot be read, or is an archive that is damaged, cut short or holds
+            more than one file. Also while the stream is read inside the `with`.
     """
+    inner = inner_name(path.name)
+    if inner != path.name and inner.lower().endswith((".parquet", ".zip")):
+        raise TextError(f"{path}: such a file cannot be read from an archive: unpack it first")
     try:
         with open_file(path, refusal=TextError) as file:
-            yield _decompressed(path, file)
+            if path.suffix.lower() == ".zip":
+                with zipfile.ZipFile(file) as archive:
+                    member = _member(path, archive)
+                    with archive.open(member) as stream:
+                        yield member, cast("BinaryIO", stream)
+            else:
+                yield inner, _decompressed(path, file)
     except EOFError:
         raise TextError(
             f"{path} is cut short: the archive ends before its text does; fetch or make it again"
@@ -65,8 +78,35 @@ def opened(path: Path) -> Generator[BinaryIO]:
             f"{path} is damaged, or not compressed as its name says ({error}): fetch or make it "
             "again"
         ) from None
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        raise TextError(
+            f"{path} is damaged, or a .zip of an unknown kind ({error}): fetch or make it again"
+        ) from None
     except OSError as error:
         raise TextError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _member(file: Path, archive: zipfile.ZipFile) -> str:
+    """The one file of an archive.
+
+    Raises:
+        TextError: there are several, or it needs a password.
+    """
+    entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
+    hidden = ("_", ".")
+    names = [
+        name
+        for name in entries
+        if not (Path(name).parts[0].startswith(hidden) or Path(name).name.startswith(hidden))
+    ]
+    if len(names) != 1:
+        raise TextError(
+            f"{file} holds {len(names)} files ({', '.join(map(repr, names[:12])) or 'none'}): a "
+            ".zip is read if it holds one; unpack it, and name the one you mean"
+        )
+    if entries[names[0]].flag_bits & 1:
+        raise TextError(f"{file} is encrypted: unpack it first")
+    return names[0]
 
 
 class Piped:

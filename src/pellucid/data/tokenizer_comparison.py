@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pellucid.data.documents import Piece
-from pellucid.data.encode import Counts, encoded
+from pellucid.data.encode import Counts, encode_pieces
 from pellucid.tokenizers.tokenizer import Tokenizer
 
 
@@ -29,7 +29,7 @@ class Measure:
 def measure(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Measure:
     """Encode every document, decode it again, and count; what begins and ends a text does not."""
     counts = Counts()
-    for encoding in encoded(pieces, tokenizer):
+    for encoding in encode_pieces(pieces, tokenizer):
         counts.add(encoding, tokenizer.unknown_id)
     tokens = counts.n_tokens - counts.documents * (1 + len(tokenizer.closing))
     return Measure(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from pellucid.counting.temporaries import EVALUATED_AT_ONCE
-from pellucid.data import Counts, Piped, Tally, encoded, id_type, read_pieces, windows
+from pellucid.data import Counts, Piped, Tally, encode_pieces, id_type, read_pieces, windows
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
@@ -113,7 +113,7 @@ def evaluate(
     pieces = read_pieces(paths, field, Tally(), Piped())
     counts, starts = Counts(), list[int]()
     with tempfile.TemporaryFile() as file:  # the text may be larger than memory
-        for piece in encoded(pieces, tokenizer):
+        for piece in encode_pieces(pieces, tokenizer):
             if piece.first:
                 starts.append(counts.n_tokens)
             file.write(piece.ids.tobytes())

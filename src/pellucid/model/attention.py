@@ -7,13 +7,15 @@ It does not know which scheme of positions it calls, nor whether anything is cac
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from pellucid.model.cache import KeysAndValues, NoCache
+from pellucid.model.facts import SoftmaxAttentionFacts
 from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
 from pellucid.model.scores import Scoring, gather
@@ -95,6 +97,19 @@ class _Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         return Scoring(self.scale, self.soft_cap, self.sinks, dropout, self.fused)
 
+    def _facts(self, keys_from: Literal["same_text", "encoder"]) -> SoftmaxAttentionFacts:
+        return SoftmaxAttentionFacts(
+            keys_from=keys_from,
+            n_heads=self.n_heads,
+            n_kv_heads=self.n_kv_heads,
+            d_head=self.query.out_features // self.n_heads,
+            d_value=self.value.out_features // self.n_kv_heads,
+            scale=self.scale,
+            soft_cap=self.soft_cap,
+            sinks=None if self.sinks is None else "sinks",
+            dropout=self.dropout,
+        )
+
 
 class MultiHeadAttention(_Attention):
     """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
@@ -148,6 +163,16 @@ class MultiHeadAttention(_Attention):
             return split_heads(norm(x), n_heads)
         return norm(split_heads(x, n_heads))
 
+    def facts(self) -> SoftmaxAttentionFacts:
+        """How it scores, how far it looks, and where its norms are."""
+        return replace(
+            self._facts("same_text"),
+            window=self.window,
+            query_norm="query_norm",
+            key_norm="key_norm",
+            norms_over_all_heads=self.norms_over_all_heads,
+        )
+
 
 class CrossAttention(_Attention):
     """Each token of a decoder gathers from what an encoder made of another text.
@@ -174,6 +199,10 @@ class CrossAttention(_Attention):
         view = View(start=0, causal=False, mask=mask)
         mixed = gather(q, cache.once(read), self.scoring(), _NO_ORDER, view)
         return self.output(join_heads(mixed))
+
+    def facts(self) -> SoftmaxAttentionFacts:
+        """How it scores."""
+        return self._facts("encoder")
 
 
 def split_heads(x: Float[Tensor, "batch time width"], n_heads: int) -> Tensor:

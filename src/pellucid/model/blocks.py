@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from pellucid.model.attention import Encoded
 from pellucid.model.cache import NoCache
 from pellucid.model.dropout import Dropout
+from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
-from pellucid.model.residuals import Rule
+from pellucid.model.residuals import Rule, residual_facts
 from pellucid.model.views import View
 
 
@@ -73,6 +74,15 @@ class Block(nn.Module):
     def _feed(self, x: Tensor) -> Tensor:
         return self.dropout(self.feed_forward(x))
 
+    def facts(self) -> BlockFacts:
+        """In which order its layers act, and how they are joined to the stream."""
+        return BlockFacts(
+            order="sequential",
+            residual=residual_facts(self.residual),
+            dropout=self.dropout.p,
+            cross_attention=None if self.cross_attention is None else "cross_attention",
+        )
+
 
 class ParallelBlock(Block):
     """x + attention(norm(x)) + feed_forward(norm'(x)): both read the same state.
@@ -92,6 +102,12 @@ class ParallelBlock(Block):
         """The next state of the residual stream."""
         attended = self.attention(self.attention_norm(x), positions, view, cache)
         return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x))
+
+    def facts(self) -> BlockFacts:
+        """That both layers read the same state."""
+        return BlockFacts(
+            order="parallel", residual=ResidualFacts(norm="input"), dropout=self.dropout.p
+        )
 
 
 class Stack(nn.Module):
@@ -130,3 +146,7 @@ class Stack(nn.Module):
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, self.positions, view, cache, encoded)
         return self.final_norm(x)
+
+    def facts(self) -> StackFacts:
+        """How deep it is, and whether it is a decoder."""
+        return StackFacts(n_blocks=len(self.blocks), causal=self.causal)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pellucid.model.facts import DropoutFacts
+
 _SIXTEEN_BITS = 2**16
 
 
@@ -19,6 +21,10 @@ class Dropout(nn.Dropout):
     def forward(self, input: Tensor) -> Tensor:
         """Of any shape, which it keeps."""
         return dropout(input, self.p, self.training)
+
+    def facts(self) -> DropoutFacts:
+        """How much it drops."""
+        return DropoutFacts(probability=self.p)
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:

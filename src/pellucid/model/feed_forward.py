@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pellucid.model.facts import ActivationName, FeedForwardFacts
 from pellucid.model.fused_activations import in_one_pass
 from pellucid.model.precision import for_products
 
@@ -45,6 +46,20 @@ def silu(x: Tensor) -> Tensor:
     return F.silu(x)
 
 
+_NAMES: dict[Activate, ActivationName] = {
+    relu: "relu",
+    relu_squared: "relu_squared",
+    gelu: "gelu",
+    gelu_tanh: "gelu_tanh",
+    silu: "silu",
+}
+
+
+def activation_name(activation: Activate) -> ActivationName | None:
+    """The name of one of pellucid's activations; None for a function of your own."""
+    return _NAMES.get(activation)
+
+
 class MLP(nn.Module):
     """down(activation(up(x)))."""
 
@@ -57,6 +72,12 @@ class MLP(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """What each token makes of itself."""
         return self.down(self.activation(self.up(x)))
+
+    def facts(self) -> FeedForwardFacts:
+        """Its width and activation."""
+        return FeedForwardFacts(
+            d_ff=self.up.out_features, activation=activation_name(self.activation)
+        )
 
 
 class GatedMLP(nn.Module):
@@ -77,3 +98,9 @@ class GatedMLP(nn.Module):
         """What each token makes of itself, through a gate of its own."""
         x = for_products(x)
         return self.down(self.activation(self.gate(x)) * self.up(x))
+
+    def facts(self) -> FeedForwardFacts:
+        """Its width, its activation, and that it has a gate."""
+        return FeedForwardFacts(
+            d_ff=self.up.out_features, activation=activation_name(self.activation), gate="gate"
+        )

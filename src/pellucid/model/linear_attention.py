@@ -16,6 +16,7 @@ from pellucid.maths.linear_attention import elu_features
 from pellucid.maths.scans import linear_scan
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import NoCache
+from pellucid.model.facts import LinearAttentionFacts
 from pellucid.model.positions import Positions
 from pellucid.model.precision import as_given, for_products, wide
 from pellucid.model.views import View
@@ -116,6 +117,16 @@ class LinearAttention(nn.Module):
         backward_sums, _ = sums_so_far(*back, chunk=self.chunk, documents=documents.flip(1))
         self_sums = (q * k).sum(-1, keepdim=True) * v  # both sums have it
         return forward_sums + backward_sums.flip(2) - self_sums, state
+
+    def facts(self) -> LinearAttentionFacts:
+        """Its heads, and what keeps its normaliser above zero."""
+        return LinearAttentionFacts(
+            n_heads=self.n_heads,
+            d_head=self.query.out_features // self.n_heads,
+            d_value=self.value.out_features // self.n_heads,
+            chunk=self.chunk,
+            eps=EPS,
+        )
 
 
 def sums_so_far(

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
 from pellucid.model.dropout import dropout
+from pellucid.model.facts import LoRAFacts
 from pellucid.model.precision import as_given
 
 
@@ -100,6 +101,19 @@ class LoRALinear(nn.Linear):
     def extra_repr(self) -> str:
         """The numbers, for `print(model)`."""
         return f"{super().extra_repr()}, rank={self.rank}, alpha={self.alpha}"
+
+    def facts(self) -> LoRAFacts:
+        """Its size, and whether the update acts now."""
+        return LoRAFacts(
+            n_inputs=self.in_features,
+            n_outputs=self.out_features,
+            rank=self.rank,
+            scale=self.scale,
+            dropout=self.dropout,
+            active=self.active,
+            merged=self.kept is not None,
+            bias=None if cast("Any", self).bias is None else "bias",
+        )
 
 
 def _first_down(base: nn.Linear, rank: int, seed: int) -> Tensor:

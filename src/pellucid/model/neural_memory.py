@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import NoCache
+from pellucid.model.facts import GateFacts, NeuralMemoryFacts
 from pellucid.model.neural_memory_update import Gates, MemoryState, through_text
 from pellucid.model.norms import RMSNorm
 from pellucid.model.positions import Positions
@@ -39,6 +40,10 @@ class HeadGate(nn.Module):
     def forward(self, x: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch heads time"]:
         """The logits: what the sigmoid is taken of."""
         return (wide(self.linear(x)) + wide(self.bias)).transpose(1, 2)
+
+    def facts(self) -> GateFacts:
+        """How many shares there are."""
+        return GateFacts(n_heads=self.linear.out_features)
 
 
 class NeuralMemory(nn.Module):
@@ -159,3 +164,14 @@ class NeuralMemory(nn.Module):
 
     def _unit(self, part: nn.Module, x: Tensor) -> Tensor:
         return F.normalize(self._heads(part, x), dim=-1)
+
+    def facts(self) -> NeuralMemoryFacts:
+        """Its window, and how its memory is written."""
+        return NeuralMemoryFacts(
+            n_heads=self.n_heads,
+            d_head=self.d_head,
+            scale=1 / math.sqrt(self.d_head),
+            window=self.window,
+            chunk=self.chunk,
+            frozen=self.frozen,
+        )

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pellucid.model.facts import NormFacts
 from pellucid.typed import apply_function
 
 
@@ -31,6 +32,16 @@ class LayerNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
         return F.layer_norm(x, (x.shape[-1],), self.gain, self.bias, self.eps)
+
+    def facts(self) -> NormFacts:
+        """What it normalises over."""
+        return NormFacts(
+            over="features",
+            centred=True,
+            eps=self.eps,
+            gain="gain",
+            bias=None if self.bias is None else "bias",
+        )
 
 
 class RMSNorm(nn.Module):
@@ -52,6 +63,16 @@ class RMSNorm(nn.Module):
         """The normalised features."""
         gain = self.gain + 1 if self.unit_offset else self.gain
         return apply_function(_RMSNorm, x, gain, self.eps)
+
+    def facts(self) -> NormFacts:
+        """What it normalises over."""
+        return NormFacts(
+            over="features",
+            centred=False,
+            eps=self.eps,
+            gain="gain",
+            gain_offset=1.0 if self.unit_offset else 0.0,
+        )
 
 
 class BatchNorm(nn.Module):
@@ -90,6 +111,18 @@ class BatchNorm(nn.Module):
         )
         return normed.view_as(x)
 
+    def facts(self) -> NormFacts:
+        """What it normalises over."""
+        return NormFacts(
+            over="batch",
+            centred=True,
+            eps=self.eps,
+            gain="gain",
+            bias="bias",
+            running_mean="running_mean",
+            running_variance="running_var",
+        )
+
 
 class GroupNorm(nn.Module):
     """As LayerNorm, over each of `n_groups` groups of one token's features.
@@ -109,6 +142,17 @@ class GroupNorm(nn.Module):
         """The normalised features."""
         tokens = x.flatten(0, -2)
         return F.group_norm(tokens, self.n_groups, self.gain, self.bias, self.eps).view_as(x)
+
+    def facts(self) -> NormFacts:
+        """What it normalises over."""
+        return NormFacts(
+            over="features",
+            centred=True,
+            eps=self.eps,
+            gain="gain",
+            bias="bias",
+            n_groups=self.n_groups,
+        )
 
 
 class InstanceNorm(nn.Module):
@@ -130,6 +174,10 @@ class InstanceNorm(nn.Module):
         """The normalised features."""
         var, mean = torch.var_mean(x, dim=-2, correction=0, keepdim=True)
         return (x - mean) * torch.rsqrt(var + self.eps) * self.gain + self.bias
+
+    def facts(self) -> NormFacts:
+        """What it normalises over."""
+        return NormFacts(over="sequence", centred=True, eps=self.eps, gain="gain", bias="bias")
 
 
 class _RMSNorm(torch.autograd.Function):

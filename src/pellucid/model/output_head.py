@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from pellucid.model.feed_forward import Activate
+from pellucid.model.facts import HeadTransformFacts
+from pellucid.model.feed_forward import Activate, activation_name
 
 
 class HeadTransform(nn.Module):
@@ -31,6 +32,10 @@ class HeadTransform(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """What the head's matrix reads."""
         return self.norm(self.activation(self.dense(x)))
+
+    def facts(self) -> HeadTransformFacts:
+        """Its activation, and the names of its parts."""
+        return HeadTransformFacts(activation=activation_name(self.activation))
 
 
 class Head(NamedTuple):

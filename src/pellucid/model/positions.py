@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pellucid.maths.positions import sinusoid
 from pellucid.maths.rotary import Pairing
 from pellucid.model.embedding import table
+from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
 from pellucid.model.views import View
 
 
@@ -59,6 +60,10 @@ class NoPositions(Positions):
         Positional Information".
     """
 
+    def facts(self) -> NoPositionFacts:
+        """That nothing tells a token its place."""
+        return NoPositionFacts()
+
 
 class Learned(Positions):
     """One trained vector per position, added to the embedding."""
@@ -72,6 +77,10 @@ class Learned(Positions):
     ) -> Float[Tensor, "batch time d_model"]:
         """x + the vectors of its positions."""
         return x + at_places(self.embedding.weight, x.shape[1], view)
+
+    def facts(self) -> AddedPositionFacts:
+        """Which table is added."""
+        return AddedPositionFacts(table="embedding.weight", learned=True)
 
 
 class Sinusoidal(Positions):
@@ -112,6 +121,10 @@ class Sinusoidal(Positions):
     ) -> Float[Tensor, "batch time d_model"]:
         """x + the sinusoids of its positions."""
         return x + at_places(self.table, x.shape[1], view)
+
+    def facts(self) -> AddedPositionFacts:
+        """Which table is added."""
+        return AddedPositionFacts(table="table", learned=False)
 
 
 def at_places(

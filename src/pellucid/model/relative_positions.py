@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pellucid.maths.relative_positions import alibi_slopes, distance_buckets
 from pellucid.model.embedding import table
+from pellucid.model.facts import DistanceBiasFacts, DistanceVectorFacts
 from pellucid.model.positions import Positions
 from pellucid.model.views import View, distances
 
@@ -40,6 +41,10 @@ class ALiBi(Positions):
         """-slope |distance|."""
         far = distances(view.start, q.shape[2], q.device)
         return -self.slopes[:, None, None] * far.abs()
+
+    def facts(self) -> DistanceBiasFacts:
+        """What is added to scores."""
+        return DistanceBiasFacts(rule="slope")
 
 
 class BucketedBias(Positions):
@@ -82,6 +87,10 @@ class BucketedBias(Positions):
         far = distances(view.start, q.shape[2], q.device)
         buckets = self.buckets[far + self.furthest]
         return self.table(buckets).permute(2, 0, 1)
+
+    def facts(self) -> DistanceBiasFacts:
+        """What is added to scores."""
+        return DistanceBiasFacts(rule="bucket")
 
 
 class ShawRelative(Positions):
@@ -129,3 +138,11 @@ class ShawRelative(Positions):
     ) -> Int[Tensor, "queries keys"]:
         far = distances(view.start, n_queries, device)
         return far.clamp(-self.max_distance, self.max_distance) + self.max_distance
+
+    def facts(self) -> DistanceVectorFacts:
+        """Which vectors are added to keys and to values."""
+        return DistanceVectorFacts(
+            max_distance=self.max_distance,
+            keys="keys.weight",
+            values=None if self.values is None else "values.weight",
+        )

@@ -6,9 +6,12 @@ Comes in: a state, a norm, a layer. Goes out: the next state. They hold no param
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from torch import Tensor, nn
+
+from pellucid.model.facts import ResidualFacts, ResidualPart, SandwichFacts, UnknownFacts
 
 Layer = Callable[[Tensor], Tensor]
 Rule = Callable[[Tensor, Any, Layer], Tensor]
@@ -21,6 +24,10 @@ class Sandwich(nn.Module):
         super().__init__()
         self.before = before
         self.after = after
+
+    def facts(self) -> SandwichFacts:
+        """The names of the two norms."""
+        return SandwichFacts()
 
 
 def pre_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
@@ -63,3 +70,24 @@ def deep_norm(x: Tensor, norm: Layer, layer: Layer, *, alpha: float) -> Tensor:
 def no_residual(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
     """f(norm(x)): nothing is carried past the layer; gradients shrink or grow with the depth."""
     return layer(norm(x))
+
+
+_FACTS: tuple[tuple[Rule, ResidualFacts], ...] = (
+    (pre_norm, ResidualFacts(norm="input")),
+    (post_norm, ResidualFacts(norm="sum")),
+    (output_norm, ResidualFacts(norm="output")),
+    (sandwich_norm, ResidualFacts(norm="sandwich")),
+    (no_residual, ResidualFacts(norm="input", carried=0.0)),
+)
+
+
+def residual_facts(rule: Rule) -> ResidualPart:
+    """Where the norm stands under a rule, and how much of the stream goes past the layer."""
+    deep = cast("Any", rule if isinstance(rule, partial) else None)
+    if deep is not None and deep.func is deep_norm and set(deep.keywords) == {"alpha"}:
+        return ResidualFacts(norm="sum", carried=deep.keywords["alpha"])
+    for stated, facts in _FACTS:
+        if rule is stated:
+            return facts
+    name: str = getattr(rule, "__name__", type(cast("Any", rule)).__name__)
+    return UnknownFacts(part=name, reason="it is a residual rule that states no facts")

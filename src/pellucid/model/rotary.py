@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pellucid.maths.rotary import Pairing
+from pellucid.model.facts import RotaryFacts
 from pellucid.model.positions import Positions, at_places
 from pellucid.model.views import View
 
@@ -40,7 +41,7 @@ class Rotary(Positions):
         attention_factor: float = 1.0,
     ) -> None:
         super().__init__()
-        self.pairing = pairing
+        self.pairing: Pairing = pairing
         self.n_rotated = 2 * frequencies.shape[0]
         with torch.device("cpu"):  # a constant: real even in a model built on the meta device
             positions = torch.arange(context_length, dtype=torch.float64)
@@ -74,3 +75,7 @@ class Rotary(Positions):
         first, second = x[..., ::2], x[..., 1::2]
         across = torch.stack((-second, first), dim=-1).flatten(-2)
         return x * cos + across * sin
+
+    def facts(self) -> RotaryFacts:
+        """How many features are turned, and in which pairs."""
+        return RotaryFacts(n_rotated=self.n_rotated, pairing=self.pairing)

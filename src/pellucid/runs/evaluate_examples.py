@@ -21,7 +21,7 @@ from pellucid.errors import ConfigError, RunError
 from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
 from pellucid.generation import Beams, finite
 from pellucid.runs.prepare import open_data
-from pellucid.runs.prepare_examples import encode_rows, read_rows, stored
+from pellucid.runs.prepare_examples import encode_examples, read_rows, stored
 from pellucid.runs.resolve_config import with_columns
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.inference_memory import check_examples, check_windows
@@ -198,7 +198,7 @@ def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[Data, tuple[s
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)
-    examples, facts = encode_rows(
+    examples, facts = encode_examples(
         run.config, assemble_columns(corpus, rows[0]), rows, run.tokenizer, template, silent
     )
     data = stored(folder, {"train": examples, "held_out": examples}, facts)

@@ -36,7 +36,7 @@ from pellucid.data import (
     write,
 )
 from pellucid.data.prepared import Ready
-from pellucid.data.skipped_rows import encoded
+from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
 from pellucid.runs.prepare_text import tokenizer_of
 from pellucid.saved_runs.folder import RunFolder, home_of
@@ -70,7 +70,7 @@ def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
     template = assemble_template(corpus, home)
     tokenizer = _tokenizer(run, columns, rows, template, say)
     say("encoding the rows")
-    examples, facts = encode_rows(run, columns, rows, tokenizer, template, now)
+    examples, facts = encode_examples(run, columns, rows, tokenizer, template, now)
     held_out = _parted(examples, run)
 
     def fill(folder: Path) -> StoredExamples:
@@ -100,7 +100,7 @@ def rows_of(run: config.Run) -> config.Rows:
     return run.text.corpus
 
 
-def encode_rows(
+def encode_examples(
     run: config.Run,
     columns: Columns,
     rows: Sequence[Row],
@@ -119,7 +119,7 @@ def encode_rows(
     if isinstance(form, Labelled):
         _check_labels(run.objective, form)
     census = Census()
-    examples = list(encoded(form, _counted(rows, now, "encoding the rows"), census))
+    examples = list(encode_rows(form, _counted(rows, now, "encoding the rows"), census))
     census_table = {**census.table(), "said": form.said, "lines": census.lines(classes)}
     return examples, Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=census_table)
 
@@ -156,7 +156,7 @@ def _tokenizer(
     say("training the tokenizer")
     # which side a row is on does not depend on its tokens, so that bytes will do to find it
     form = _form(run, columns, rows, train_bytes(), template, _NO_END)
-    examples = list(encoded(form, rows, Census()))
+    examples = list(encode_rows(form, rows, Census()))
     held_out = {e.row for e in _side(examples, _parted(examples, run))}
     texts = (text for row in rows if row.number not in held_out for text in columns.texts(row))
     return tokenizer_of(run.text, texts)

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 from pellucid import config
-from pellucid.data import Counts, Tally, encoded, hashed
+from pellucid.data import Counts, Tally, encode_pieces, hashed
 from pellucid.runs.prepare_text import made_tokenizer, surveyed
 from pellucid.saved_runs.progress import Pace, Say, silent
 
@@ -50,7 +50,7 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
     digest = hashlib.sha256()
     counts = Counts()
     for side in (parts.train, parts.held_out):
-        for piece in encoded(hashed(side, digest), tokenizer, watch=watch):
+        for piece in encode_pieces(hashed(side, digest), tokenizer, watch=watch):
             counts.add(piece, tokenizer.unknown_id)
     return CorpusReport(
         documents=corpus_survey.documents,

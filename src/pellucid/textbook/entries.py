@@ -18,19 +18,19 @@ from pellucid.textbook.examples import Computed, compute
 #: Topics in reading order: what a chapter is called, and the modules that are in it.
 _CHAPTERS: dict[str, tuple[str, ...]] = {
     "softmax": ("softmax", "logistic", "saturation"),
-    "cross-entropy": ("cross_entropy", "binary", "likelihood", "linear_head"),
+    "cross-entropy": ("cross_entropy", "binary_cross_entropy", "likelihood", "output_head"),
     "divergences": ("divergences", "distillation", "gaussian_kl"),
     "norms": ("norms", "batch_norm", "weight_norms"),
     "attention": ("attention", "self_attention", "attention_vitals", "linear_attention"),
-    "positions": ("positions", "rotary", "rotary_scaling", "relative"),
+    "positions": ("positions", "rotary", "rotary_scaling", "relative_positions"),
     "activations": ("activations", "error_function", "residuals"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),
     "optimisers": ("optimisers", "schedules"),
     "sampling": ("sampling",),
-    "preference and policy": ("preference", "policy"),
+    "preference and policy": ("dpo", "policy_gradient"),
     "classification": ("classification",),
-    "memory": ("scans", "memory"),
+    "memory": ("scans", "neural_memory"),
 }
 _SECTION = re.compile(r"^(Args|Units|Gradient|Fails|Raises|Source|See also|Example):$", re.M)
 _FORMULA = re.compile(r"=|<-|->|softmax\(|sqrt|sum_|\^|p_i|sign\(|max_| / |w_i")

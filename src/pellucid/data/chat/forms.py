@@ -22,7 +22,7 @@ from pellucid.data.chat.messages import (
 from pellucid.data.chat.templates import ChatTemplate
 from pellucid.data.columns import Column
 from pellucid.data.example import Example, Refusal
-from pellucid.data.row_sources import Row
+from pellucid.data.table_rows import Row
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pellucid.data.row_sources import Row
-from pellucid.data.table_texts import short, text_of
+from pellucid.data.columns import FLAG, text_of
+from pellucid.data.table_rows import Row, short
 from pellucid.errors import TextError
 
 Messages = list[dict[str, Any]]
@@ -45,7 +45,7 @@ def as_messages(row: Row, column: str, value: object, role: str) -> Messages:
     """A text as one message by `role`, or messages as they are; nothing where there is no text."""
     if isinstance(value, list):
         return messages_of(row, column, cast("list[object]", value))
-    text = text_of(row.where, column, value, flag="--columns")
+    text = text_of(row.where, column, value, flag=FLAG)
     return [{"role": role, "content": text}] if text.strip() else []
 
 
@@ -81,7 +81,7 @@ def _message(where: str, value: object) -> dict[str, Any]:
     for key in _keys(message):
         if not _NAME.match(key):
             raise TextError(f"{where}: the key {short(key)} is no name: rename or remove it")
-    message["content"] = text_of(where, "content", content)
+    message["content"] = text_of(where, "content", content, flag=FLAG)
     return message
 
 

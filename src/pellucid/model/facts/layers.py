@@ -1,0 +1,238 @@
+"""What a layer states about itself: norms, attention, feed-forward, positions, linear layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownFacts:
+    """Nothing is known of this part, so nothing may be said of it; `part` is the class's name."""
+
+    part: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityFacts:
+    """The part returns its input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormFacts:
+    """(x - mean) / sqrt(variance + eps) * (gain_offset + gain) + bias.
+
+    Mean and variance are over one token's features in `n_groups` groups, over each feature of all
+    tokens of a "sequence", or over each feature of all tokens of the "batch". If not `centred`, the
+    mean is left out and the variance is the mean square.
+    """
+
+    over: Literal["features", "sequence", "batch"]
+    centred: bool
+    eps: float
+    gain: str | None
+    bias: str | None = None
+    #: 1 if the stored weight is the gain minus 1
+    gain_offset: float = 0.0
+    n_groups: int = 1
+    #: buffers with the statistics of training, which the norm uses in evaluation mode
+    running_mean: str | None = None
+    running_variance: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandwichFacts:
+    """Two norms: of what a layer reads, and of what it writes."""
+
+    before: str = "before"
+    after: str = "after"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftmaxAttentionFacts:
+    """softmax(cap(scale q k^T) + position bias + mask) v, then the output projection.
+
+    Keys and values are those of the "same_text" or of the "encoder". Positions act on the same text
+    alone. The stack says whether the mask is causal.
+    """
+
+    keys_from: Literal["same_text", "encoder"]
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_value: int
+    scale: float
+    soft_cap: float | None
+    #: a trained logit per head that takes a share of the softmax
+    sinks: str | None
+    dropout: float
+    #: how many keys a query sees at most, its own among them
+    window: int | None = None
+    #: norms of queries and keys, before positions turn them
+    query_norm: str | None = None
+    key_norm: str | None = None
+    norms_over_all_heads: bool = False
+    #: projections, in modules of these names
+    query: str = "query"
+    key: str = "key"
+    value: str = "value"
+    output: str = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAttentionFacts:
+    """phi(q) . phi(k) with phi = elu + 1, over the sum of them + eps; no softmax, no score bias."""
+
+    n_heads: int
+    d_head: int
+    d_value: int
+    chunk: int
+    eps: float
+    query: str = "query"
+    key: str = "key"
+    value: str = "value"
+    output: str = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeuralMemoryFacts:
+    """Softmax attention over a window, mixed by a gate with a memory that is trained as it reads.
+
+    It reads from left to right only. If `frozen`, every token reads the memory's first state.
+    """
+
+    n_heads: int
+    d_head: int
+    scale: float
+    window: int
+    chunk: int
+    frozen: bool
+    #: the memory's first state, the norm of what is read in it, and the gate's logits
+    memory: str = "memory"
+    memory_norm: str = "memory_norm"
+    mixing: str = "mixing"
+    query: str = "query"
+    key: str = "key"
+    value: str = "value"
+    output: str = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFacts:
+    """The logits of a share per head that depends on the token."""
+
+    n_heads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForwardFacts:
+    """down(activation(up(x))), or down(activation(gate(x)) * up(x)) with a `gate`.
+
+    `activation` is None if it is a function of the user's own.
+    """
+
+    d_ff: int
+    activation: ActivationName | None
+    gate: str | None = None
+    up: str = "up"
+    down: str = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPositionFacts:
+    """The mask alone orders the tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedPositionFacts:
+    """A row of `table` is added to each embedding; `table` is trained or fixed."""
+
+    table: str
+    learned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryFacts:
+    """The first `n_rotated` features of queries and keys are turned in pairs, by cos and sin."""
+
+    n_rotated: int
+    pairing: Literal["half_split", "interleaved"]
+    cos: str = "cos"
+    sin: str = "sin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceBiasFacts:
+    """Each score gets a number that depends on head and distance: slope times it, or a bucket's."""
+
+    rule: Literal["slope", "bucket"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceVectorFacts:
+    """A trained vector per clipped distance is added to every key, and with `values` to values."""
+
+    max_distance: int
+    keys: str
+    values: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearFacts:
+    """W x + b; W is `computed` if it is made of other parameters, as by weight or spectral norm."""
+
+    n_inputs: int
+    n_outputs: int
+    weight: str = "weight"
+    bias: str | None
+    computed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoRAFacts:
+    """W x + b + scale up down x; if not `active` the update is left out, if `merged` W holds it."""
+
+    n_inputs: int
+    n_outputs: int
+    rank: int
+    scale: float
+    dropout: float
+    active: bool
+    merged: bool
+    weight: str = "weight"
+    bias: str | None
+    down: str = "lora_down"
+    up: str = "lora_up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingFacts:
+    """A table of trained vectors."""
+
+    n_rows: int
+    width: int
+    table: str = "weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropoutFacts:
+    """In training each number becomes zero with this probability."""
+
+    probability: float
+
+
+NormPart = NormFacts | SandwichFacts | IdentityFacts | UnknownFacts
+AttentionPart = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts | UnknownFacts
+FeedForwardPart = FeedForwardFacts | UnknownFacts
+PositionPart = (
+    NoPositionFacts
+    | AddedPositionFacts
+    | RotaryFacts
+    | DistanceBiasFacts
+    | DistanceVectorFacts
+    | UnknownFacts
+)
+LinearPart = LinearFacts | LoRAFacts | UnknownFacts

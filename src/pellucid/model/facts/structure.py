@@ -1,0 +1,112 @@
+"""What blocks, stacks and output heads state about themselves, and the union of all facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.model.facts.layers import (
+    ActivationName,
+    AttentionPart,
+    DropoutFacts,
+    EmbeddingFacts,
+    FeedForwardPart,
+    GateFacts,
+    IdentityFacts,
+    LinearPart,
+    NormPart,
+    PositionPart,
+    UnknownFacts,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualFacts:
+    """How a layer f is joined to the stream x: carried * x + f, and where the norm stands.
+
+    The norm is of what f reads ("input"), of what f writes ("output"), of both ("sandwich"), or of
+    the sum ("sum"). With `carried` 0 nothing goes past the layer.
+    """
+
+    norm: Literal["input", "output", "sandwich", "sum"]
+    carried: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFacts:
+    """Attention and feed-forward one after the other, or in "parallel" from one state.
+
+    A decoder that reads an encoder has `cross_attention` between them.
+    """
+
+    order: Literal["sequential", "parallel"]
+    residual: ResidualFacts | UnknownFacts
+    dropout: float
+    cross_attention: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFacts:
+    """Blocks one after another; in a causal stack no token sees what comes after it."""
+
+    n_blocks: int
+    causal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadTransformFacts:
+    """norm(activation(dense(x))), before the matrix of a language head."""
+
+    activation: ActivationName | None
+    dense: str = "dense"
+    norm: str = "norm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageHeadFacts:
+    """A logit per token of the vocabulary: cap(W (scale transform(x)) + b)."""
+
+    tied: bool
+    bias: bool
+    transform: HeadTransformFacts | IdentityFacts | UnknownFacts
+    scale: float
+    soft_cap: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationHeadFacts:
+    """A logit per class of a text, from one vector: the first, last or mean state.
+
+    If `pooler`, the vector goes through a dense layer and tanh first.
+    """
+
+    n_classes: int
+    pooling: Literal["first", "mean", "last"]
+    pooler: bool
+    bias: bool
+    dropout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoHeadFacts:
+    """The model gives hidden states, and no logits."""
+
+
+ResidualPart = ResidualFacts | UnknownFacts
+BlockPart = BlockFacts | UnknownFacts
+TransformPart = HeadTransformFacts | IdentityFacts | UnknownFacts
+HeadPart = LanguageHeadFacts | ClassificationHeadFacts | NoHeadFacts | UnknownFacts
+PartFacts = (
+    NormPart
+    | AttentionPart
+    | FeedForwardPart
+    | PositionPart
+    | LinearPart
+    | BlockPart
+    | HeadPart
+    | TransformPart
+    | GateFacts
+    | EmbeddingFacts
+    | DropoutFacts
+    | StackFacts
+)
