@@ -137,6 +137,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
     "vitals": {
         "Judge": "vitals.VerdictTracker",
     },
+    "web": {
+        "Ask": "web.PageRequest",
+        "Shelf": "web.RunRegistry",
+        "ask_of": "web.parse_request",
+    },
 }
 
 

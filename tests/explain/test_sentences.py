@@ -7,12 +7,12 @@ import math
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-import tokenizers
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import build_chapter

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from pellucid.config import decode
 from pellucid.config.plan import Plan
@@ -21,7 +22,6 @@ from pellucid.errors import PellucidError
 from pellucid.reader import csv_rows, parse_json, parse_tensors, parse_tokenizer, parse_toml
 from support.foreign_logs import event_file
 from support.hostile import HUGE, bounded_memory, damaged, ends
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 
 def tokenizer() -> bytes:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import safetensors.numpy
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from pellucid.errors import CheckpointError, PellucidError, TextError
 from pellucid.reader import MOST_TOKENS, csv_rows, open_tensors, parse_tokenizer, read_tokenizer
 from pellucid.reader import read_tensors as tensors_of
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 
 def test_rows_of_a_table_have_the_numbers_of_their_lines() -> None:

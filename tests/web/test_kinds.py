@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from pellucid.web.chapter_index import AllChapters
+from pellucid.web.trace_protocol import Attention
 
 import pellucid
 from pellucid.errors import PellucidError
@@ -19,11 +21,9 @@ from pellucid.explain.chapter_types import Place
 from pellucid.model import assemble
 from pellucid.web import Session
 from pellucid.web.assets import files
-from pellucid.web.chapter_index import AllChapters
-from pellucid.web.json_payload import LARGEST_ANSWER, chapter_of
-from pellucid.web.page_state import backward, overview, prediction, thumbnails_of
+from pellucid.web.json_payload import LARGEST_ANSWER, chapter_payload
+from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
 from pellucid.web.sentence_view import Traced
-from pellucid.web.trace_protocol import Attention
 from support.models import BASE, random_ids
 from support.traced import MODELS, traced
 
@@ -62,7 +62,7 @@ def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None
     refused = 0
     for (side, cross), heading in itertools.product(sides, told.contents()):
         try:
-            sent(chapter_of(told.chapter(heading.id, Place(stack=side, cross=cross))))
+            sent(chapter_payload(told.chapter(heading.id, Place(stack=side, cross=cross))))
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
@@ -94,11 +94,11 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
     layers = seen["stacks"][0]["layers"]
     for number, layer in enumerate(layers):
         if layer["thumbnails"] is None:
-            assert len(sent(thumbnails_of(told, Attention("decoder"), number))) <= LARGEST_ANSWER
+            assert len(sent(head_thumbnails(told, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
     known = [heading.id for heading in told.contents()]
     for name in known if shape[2] < 100 else ("scores", "residual", "probabilities"):
-        said = sent(chapter_of(told.chapter(name, Place(layer=shape[0] - 1))))
+        said = sent(chapter_payload(told.chapter(name, Place(layer=shape[0] - 1))))
         assert len(said) <= LARGEST_ANSWER, name
     own = sum(len(gzip.compress(file.content, 5)) for file in files().values())
     assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000

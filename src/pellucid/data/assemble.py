@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import assert_never
 
 import tokenizers
+
 from pellucid import config
 from pellucid.config import encode
 from pellucid.data.checksums import Remembered, own_code

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
 from pellucid.errors import TextError
 from pellucid.reader import LARGE, parse_tokenizer, read_json, read_text
 from pellucid.tokenizers.sentencepiece import sentencepiece_from
 from pellucid.tokenizers.special_tokens import said_ends
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.word_level import as_bert
-from tokenizers import decoders, models, pre_tokenizers
 
 _MERGES = ("vocab.bpe", "merges.txt")
 _ENCODERS = ("encoder.json", "vocab.json")

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
+from tokenizers import decoders, models, normalizers
+
 from pellucid.errors import TextError
 from pellucid.reader import LARGE, read_bytes
 from pellucid.tokenizers.tokenizer import Tokenizer
-from tokenizers import decoders, models, normalizers
 
 _BLANK = "\u2581"
 _BPE = 2

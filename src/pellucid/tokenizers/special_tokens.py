@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
+from tokenizers import processors
+
 from pellucid.errors import TextError
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json_table, parse_tokenizer, read_json_table
-from tokenizers import processors
 
 SETTINGS = "tokenizer_config.json"
 

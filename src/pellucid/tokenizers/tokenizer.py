@@ -14,8 +14,9 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-
 import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
 from pellucid.disk import write_text
 from pellucid.errors import TextError
 from pellucid.reader import parse_json_table, read_tokenizer
@@ -32,7 +33,6 @@ from pellucid.tokenizers.special_tokens import (
     settings_for,
 )
 from pellucid.tokenizers.training_thread import feed
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
 Ids = npt.NDArray[np.uint32]
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-
 import tokenizers
+
 from pellucid.errors import TextError
 from pellucid.reader import parse_json_table, parse_tokenizer
 from pellucid.tokenizers.special_tokens import BEGIN

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from functools import partial
 
 import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
 from pellucid.tokenizers.special_tokens import BEGIN, END, UNKNOWN
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.training_thread import feed
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 _SPECIAL = [BEGIN, END, UNKNOWN]
 #: A word, or a sign, each with the blank before it; or one more blank. Every character is in one.

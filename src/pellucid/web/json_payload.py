@@ -34,7 +34,7 @@ _MOST_ROWS = 400
 Plain = dict[str, Any]
 
 
-def chapter_of(chapter: Chapter) -> Plain:
+def chapter_payload(chapter: Chapter) -> Plain:
     """A chapter as JSON can hold it."""
     notes = list(chapter.notes)
     pictures = [_picture(picture, notes) for picture in chapter.pictures]
