@@ -98,7 +98,7 @@ def test_a_gradient_that_is_not_kept_says_why(address: str, reason: str) -> None
         ("L0.H0.scores[9, 0]", "lies outside"),
         ("L0.H0.mask[0, 0]", "has no receipt: it is a rule about places"),
         ("L0.attention[0, 0]", "has no receipt in this model: the heads' outputs"),
-        ("head.weight[0, 0]", "there is no 'head.weight"),
+        ("head.weights[0, 0]", "there is no 'head.weights"),
         ("token_embedding.weight[0, 0]", "it is learned"),
         ("nonsense[0]", "there is no 'nonsense"),
     ],

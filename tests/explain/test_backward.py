@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import pellucid
 from pellucid import config
-from pellucid.explain import Trace, gradients, trace
+from pellucid.explain import Trace, backward_segments, gradients, trace
 from pellucid.explain.backward_segments import Segment, trainable_parameters, walk_backward
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
@@ -249,7 +249,7 @@ def test_what_is_frozen_has_no_gradient_and_says_so() -> None:
     ("address", "said"),
     [
         ("L9.residual.grad", "there is no 'L9.residual.grad'"),
-        ("L0.H0.mask.grad", "there is no"),
+        ("L0.H0.mask.grad", "is not kept: a mask is true or false"),
         ("L0.H0.score.grad", r"did you mean L0.H0.scores.grad"),
         ("decoder.blocks.0.attention.query.weight.grad[99, 0]", "lies outside"),
         ("nothing.weight.next", "there is no"),
@@ -290,7 +290,7 @@ def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None
 
 def test_a_large_model_is_nudged_in_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = traced(build(BASE, double=False))
-    monkeypatch.setattr(gradients, "LARGE", 10)
+    monkeypatch.setattr(backward_segments, "LARGE", 10)
     chapter = build_chapter(found, "nudge", Place(layer=1, row=3, column=5))
     assert chapter.receipts[0].agrees
     assert "computed in float32" in chapter.notes[0]

@@ -21,8 +21,15 @@ from pellucid.explain.trace_types import Progress, Segment, SegmentGradients, Tr
 from pellucid.model import Encoded, NoCache
 from pellucid.typed import gradients
 
+#: The backward pass of a larger model runs when you ask for it, and not before.
+LARGE = 50_000_000
 #: Called with a parameter's name and its gradient.
 Take = Callable[[str, Tensor], None]
+
+
+def is_large(trace: Trace) -> bool:
+    """Whether the backward pass takes more than a moment."""
+    return sum(parameter.numel() for parameter in trace.model.parameters()) > LARGE
 
 
 class _Rerun(NamedTuple):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pellucid.explain.gradients import is_large
+from pellucid.explain.backward_segments import is_large
 from pellucid.explain.outputs import widen
 from pellucid.explain.selection import SelectedWeight
 from pellucid.explain.trace_types import Trace

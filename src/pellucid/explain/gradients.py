@@ -42,14 +42,6 @@ from pellucid.explain.trace_types import (
 from pellucid.model.attention import split_heads
 from pellucid.typed import gradients, length
 
-#: The backward pass of a larger model runs when you ask for it, and not before.
-LARGE = 50_000_000
-
-
-def is_large(trace: Trace) -> bool:
-    """Whether the backward pass takes more than a moment."""
-    return sum(parameter.numel() for parameter in trace.model.parameters()) > LARGE
-
 
 class ModelGradients(Gradients):
     """The gradients of a trace whose model is in memory."""

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
+from pellucid.explain.backward_segments import is_large
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.gradients import is_large
 from pellucid.explain.inspection import Inspection, Request, inspect
 from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Progress

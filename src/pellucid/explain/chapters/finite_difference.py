@@ -8,10 +8,10 @@ from __future__ import annotations
 import torch
 
 from pellucid.explain import finite_difference
+from pellucid.explain.backward_segments import is_large
 from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.gradients import is_large
 from pellucid.explain.receipts.gradients import weight_gradient_receipt
 from pellucid.explain.receipts.optimiser_step import nudge_receipt
 from pellucid.explain.selection import SelectedWeight, select_place, select_weight
