@@ -224,10 +224,10 @@ def test_what_cannot_be_answered_is_refused_in_words(session: Session, said: Any
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ({"layer": 9}, "no layer 9 in the decoder: it has 2"),
-        ({"head": 7}, "no head 7 in layer 0: it has 2"),
-        ({"token": 99}, "no token 99: the sentence has"),
-        ({"stack": "encoder"}, "no layer 0 in the encoder"),
+        ({"layer": 9}, "no layer 9 of the decoder: there are 2 layers"),
+        ({"head": 7}, "no head 7 of layer 0: there are 2 heads"),
+        ({"token": 99}, "no token 99: there are 12 tokens"),
+        ({"stack": "encoder"}, "this model has no encoder"),
         ({"stack": "x"}, "called decoder or encoder"),
         ({"path": 1}, "a place has"),
         ({"layer": 1.5}, "whole number"),
@@ -249,7 +249,7 @@ def test_a_head_counts_by_a_number_within_bounds(session: Session, reading: Any,
 
 
 def test_a_chapter_that_this_model_has_not_is_refused(session: Session, reading: Any) -> None:
-    with pytest.raises(PellucidError, match="has no chapter 'x': it has tokens"):
+    with pytest.raises(PellucidError, match="no chapter 'x'; chapters: tokens"):
         ask(session, "chapter", reading, chapter="x")
 
 

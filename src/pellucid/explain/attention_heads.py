@@ -10,12 +10,15 @@ its `weights` are the share of each key in the sum that it divides by, and there
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.explain.part_facts import where_positions_act
 from pellucid.explain.record_block import AttentionRecord
-from pellucid.model import LinearAttention, Positions
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import Scoring, scores_of, visible, weights_of
 
@@ -80,9 +83,13 @@ def mask(attention: AttentionRecord) -> Tensor:
 @torch.no_grad()
 def weights(attention: AttentionRecord, head: int) -> Tensor:
     """(queries, keys), what share of its attention a query gives to each key."""
-    if isinstance(attention.layer, LinearAttention):
-        return _shares(attention, head)
-    scoring = _scoring(attention, head)
+    match attention.facts:
+        case LinearAttentionFacts():
+            return _shares(attention, head)
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            scoring = _scoring(attention, head)
+        case _:
+            assert_never(attention.facts)
     raw_scores = scores_of(
         _q(attention, head), group_keys(attention, head), scoring, _bias(attention, head, scoring)
     )
@@ -149,8 +156,6 @@ def _scoring(attention: AttentionRecord, head: int) -> Scoring:
 
 
 def _bias(attention: AttentionRecord, head: int, scoring: Scoring) -> Tensor | None:
-    if type(attention.positions).bias is Positions.bias:
-        return None
     biases = attention.positions.bias(attention.q, attention.view, scoring.scale)
     if biases is None:
         return None
@@ -177,4 +182,4 @@ def _shares(attention: AttentionRecord, head: int) -> Tensor:
 
 
 def _turns(attention: AttentionRecord) -> bool:
-    return type(attention.positions).rotate is not Positions.rotate
+    return where_positions_act(attention.positions) == "queries and keys"

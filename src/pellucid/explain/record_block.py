@@ -10,18 +10,15 @@ import copy
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.explain.forward_pass import StackPass
+from pellucid.explain.part_facts import KnownAttention, known_attention, where_positions_act
 from pellucid.model import (
-    CrossAttention,
     Encoded,
-    LinearAttention,
-    MultiHeadAttention,
-    NeuralMemory,
     NoCache,
     NoPositions,
     Positions,
@@ -29,6 +26,7 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.residuals import Layer as Written
 from pellucid.model.scores import Scoring
 
@@ -56,8 +54,6 @@ PARTS = (
 )
 #: Of these the output alone: their input is the one of their attention.
 LINEAR = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
-#: Kinds of attention whose heads pellucid can read.
-KNOWN = (MultiHeadAttention, CrossAttention, LinearAttention, NeuralMemory)
 
 
 @dataclass(slots=True)
@@ -65,6 +61,7 @@ class AttentionRecord:
     """The tensors of one attention, by head: (1, heads, time, features)."""
 
     layer: nn.Module
+    facts: KnownAttention
     q: Tensor
     k: Tensor
     v: Tensor
@@ -106,15 +103,24 @@ class AttentionRecord:
     @property
     def scoring(self) -> Scoring | None:
         """How scores are computed; None of an attention without them."""
-        layer = self.layer
-        if isinstance(layer, MultiHeadAttention | CrossAttention | NeuralMemory):
-            return layer.scoring()
-        return None
+        match self.facts:
+            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+                return cast("Any", self.layer).scoring()
+            case LinearAttentionFacts():
+                return None
+            case _:
+                assert_never(self.facts)
 
     @property
     def window(self) -> int | None:
         """How many keys a query sees at most; None without a window."""
-        return getattr(self.layer, "window", None)
+        match self.facts:
+            case SoftmaxAttentionFacts(window=window) | NeuralMemoryFacts(window=window):
+                return window
+            case LinearAttentionFacts():
+                return None
+            case _:
+                assert_never(self.facts)
 
 
 @dataclass(slots=True)
@@ -226,10 +232,10 @@ def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
     noted: dict[str, Tensor] = {}
     for kind in ("attention", "cross_attention"):
         layer = find_part(block, kind)
-        if not isinstance(layer, KNOWN):
+        if known_attention(layer) is None:
             continue
         for name in ("query", "value", "output", "memory_norm", "mixing"):
-            part = find_part(layer, name)
+            part = find_part(cast("nn.Module", layer), name)
             if part is not None:
                 _record_part(hooks, part, f"{kind}.{name}", noted)
     return noted
@@ -263,16 +269,18 @@ def _record_attentions(
     recording: BlockRecord, block: nn.Module, stack_pass: StackPass, notes: _Notes
 ) -> None:
     attention, crossed = find_part(block, "attention"), find_part(block, "cross_attention")
-    if isinstance(attention, MultiHeadAttention | LinearAttention | NeuralMemory):
-        recording.attentions[""] = _record_self_attention(attention, stack_pass, notes)
-    if isinstance(crossed, CrossAttention):
+    facts, cross_facts = known_attention(attention), known_attention(crossed)
+    if attention is not None and facts is not None:
+        recording.attentions[""] = _record_self_attention(attention, facts, stack_pass, notes)
+    if crossed is not None and cross_facts is not None:
         keys, values = cast("KeysAndValues", notes.cache.cross_attention)
         recording.attentions["cross"] = AttentionRecord(
             layer=crossed,
-            q=split_heads(notes.within["cross_attention.query"], crossed.n_heads),
+            facts=cross_facts,
+            q=split_heads(notes.within["cross_attention.query"], cross_facts.n_heads),
             k=keys,
             v=values,
-            out=split_heads(notes.within["cross_attention.output.in"], crossed.n_heads),
+            out=split_heads(notes.within["cross_attention.output.in"], cross_facts.n_heads),
             positions=NoPositions(),
             view=View(start=0, causal=False),
             joined=notes.within["cross_attention.output.in"],
@@ -280,28 +288,35 @@ def _record_attentions(
 
 
 def _record_self_attention(
-    layer: MultiHeadAttention | LinearAttention | NeuralMemory, stack_pass: StackPass, notes: _Notes
+    layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.turned[:2]
-    turns = type(stack_pass.positions).rotate is not Positions.rotate
+    turns = where_positions_act(stack_pass.positions) == "queries and keys"
     within, keys_values = notes.within, notes.cache.self_attention
     attention = AttentionRecord(
         layer=layer,
+        facts=facts,
         q=q,
         k=k,
-        v=split_heads(within["attention.value"], layer.n_heads)
+        v=split_heads(within["attention.value"], facts.n_heads)
         if keys_values is None
         else keys_values.values,
-        out=split_heads(within["attention.output.in"], layer.n_heads),
+        out=split_heads(within["attention.output.in"], facts.n_heads),
         positions=stack_pass.positions,
         view=stack_pass.attention_view,
         joined=within["attention.output.in"],
     )
     if turns:
         attention.q_plain, attention.k_plain = notes.positions.plain[:2]
-    elif isinstance(layer, LinearAttention):
-        attention.q_plain, attention.k_plain = q, k
-    if isinstance(layer, NeuralMemory):
-        attention.memory = within["attention.memory_norm"]
-        attention.gate = torch.sigmoid(within["attention.mixing"])
+    match facts:
+        case SoftmaxAttentionFacts():
+            pass
+        case LinearAttentionFacts():
+            if not turns:
+                attention.q_plain, attention.k_plain = q, k
+        case NeuralMemoryFacts():
+            attention.memory = within["attention.memory_norm"]
+            attention.gate = torch.sigmoid(within["attention.mixing"])
+        case _:
+            assert_never(facts)
     return attention

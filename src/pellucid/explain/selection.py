@@ -15,7 +15,8 @@ from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadPlace, Side, attention_at
-from pellucid.explain.record_block import KNOWN, AttentionRecord
+from pellucid.explain.part_facts import known_attention
+from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.trace_types import Trace
 
 
@@ -73,6 +74,8 @@ def select_place(trace: Trace, place: Place) -> Selection:
     Raises:
         PellucidError: there is no such token, layer, head or stack; says what there is.
     """
+    if place.stack == "encoder":
+        trace.stack_pass("encoder")  # refuses a model without one
     side = place.stack if len(trace.sides) == 2 else trace.side
     stack_pass = trace.stack_pass(side)
     _within(
@@ -90,9 +93,10 @@ def select_place(trace: Trace, place: Place) -> Selection:
     _within(place.token, time, f"token {place.token}", "tokens")
     _within(place.other, keys, f"token {place.other} to look at", "tokens")
     head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
-    if isinstance(attention, KNOWN):
-        _within(head, attention.n_heads, f"head {head} of layer {layer}", "heads")
-        head %= attention.n_heads
+    facts = known_attention(attention)
+    if facts is not None:
+        _within(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
+        head %= facts.n_heads
     width = stack_pass.final.shape[-1]
     _within(place.feature, width, f"feature {place.feature}", "features")
     return Selection(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import assert_never
 
 from pellucid.explain import optimiser_step
 from pellucid.explain import receipts as of_number
@@ -16,7 +16,13 @@ from pellucid.explain.receipts.linear import matrix_receipt, projection_receipt
 from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import SelectedWeight
 from pellucid.explain.trace_types import Trace
-from pellucid.model import MLP, GatedMLP, Rotary
+from pellucid.model.facts import (
+    FeedForwardFacts,
+    RotaryFacts,
+    UnknownFacts,
+    feed_forward_facts,
+    position_facts,
+)
 
 
 def embedding(trace: Trace, cell: Cell) -> Receipt:
@@ -76,9 +82,15 @@ def sublayer(trace: Trace, cell: Cell) -> Receipt | str:
 
 def feed_forward_matrix(trace: Trace, cell: Cell) -> Receipt | str:
     """A row of a matrix of the feed-forward, times its input."""
-    module = cast("Any", trace.stack_pass(cell.site.side).stack.blocks[cell.site.layer])
-    if not isinstance(module.feed_forward, MLP | GatedMLP):
-        return "pellucid cannot read the units of this feed-forward"
+    block = trace.stack_pass(cell.site.side).stack.blocks[cell.site.layer]
+    facts = feed_forward_facts(block.get_submodule("feed_forward"))
+    match facts:
+        case FeedForwardFacts():
+            pass
+        case UnknownFacts():
+            return "pellucid cannot read the units of this feed-forward"
+        case _:
+            assert_never(facts)
     name = cell.site.part.removeprefix("feed_forward").removeprefix(".") or "down"
     token, feature = cell.index
     return matrix_receipt(trace, cell.selection(), name, token=token, feature=feature)
@@ -100,7 +112,9 @@ def projection(trace: Trace, cell: Cell) -> Receipt:
 def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, turned by the angle of its position."""
     scheme = trace.stack_pass(cell.site.side).positions
-    if cell.site.cross or not isinstance(scheme, Rotary) or cell.index[1] >= scheme.n_rotated:
+    facts = position_facts(scheme)
+    turned = isinstance(facts, RotaryFacts) and cell.index[1] < facts.n_rotated
+    if cell.site.cross or not turned:
         return "positions do not turn it: it is a part of {layer}.attention.query or .key"
     return of_number.rotation_receipt(trace, cell.selection(), cell.site.part)
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from torch import nn
 
 from pellucid.explain.addresses.row import Site
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.forward_pass import attention_at
-from pellucid.explain.record_block import KNOWN, find_part
-from pellucid.explain.residual_sums import writes_in_sequence
+from pellucid.explain.part_facts import (
+    KnownAttention,
+    is_sandwich,
+    known_attention,
+    where_positions_act,
+    writes_in_sequence,
+)
+from pellucid.explain.record_block import find_part
 from pellucid.explain.trace_types import Shape, Trace
-from pellucid.model import LinearAttention, NeuralMemory, Positions, Sandwich
+from pellucid.model.facts import (
+    FeedForwardFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    feed_forward_facts,
+)
 
 
 def axis_sizes(trace: Trace, site: Site, axes: tuple[str, ...]) -> Shape:
@@ -32,17 +45,20 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
         case "d_model":
             return stack_pass.final.shape[-1]
         case "d_ff":
-            return _width(_block(trace, site), "feed_forward.down", "in_features") or _axis_size(
-                trace, site, "d_model"
-            )
+            return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
         case "heads x d_head":
             return cast("Any", find_part(_block(trace, site), site.part)).out_features
         case "d_head":
-            attention = _attention(trace, site)
-            return attention.query.out_features // attention.n_heads
+            return _attention(trace, site).d_head
         case "d_value":
-            attention = _attention(trace, site)
-            return attention.output.in_features // attention.n_heads
+            facts = _attention(trace, site)
+            match facts:
+                case SoftmaxAttentionFacts(d_value=width) | LinearAttentionFacts(d_value=width):
+                    return width
+                case NeuralMemoryFacts(d_head=width):
+                    return width
+                case _:
+                    assert_never(facts)
         case "vocabulary":
             return trace.model.head_weight.shape[0]
         case "classes":
@@ -53,26 +69,24 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
 
 def count_heads(trace: Trace, site: Site) -> int:
     """How many heads an attention has; 0 if pellucid cannot read its heads."""
-    attention = _attention(trace, site)
-    if not isinstance(attention, KNOWN) or (site.cross and len(trace.sides) < 2):
-        return 0
-    return attention.n_heads
+    facts = known_attention(attention_at(trace.model, site.as_head()))
+    return 0 if facts is None or (site.cross and len(trace.sides) < 2) else facts.n_heads
 
 
 def adds_positions(trace: Trace, site: Site) -> bool:
     """Whether the positions are added to the embedding."""
-    return type(trace.stack_pass(site.side).positions).embed is not Positions.embed
+    return where_positions_act(trace.stack_pass(site.side).positions) == "stream"
 
 
 def has_part(trace: Trace, site: Site) -> bool:
     """Whether a layer has a part of that name which is called itself."""
     part = find_part(_block(trace, site), site.part.removesuffix(".in"))
-    return part is not None and not isinstance(part, Sandwich)
+    return part is not None and not ("norm" in site.part and is_sandwich(part))
 
 
 def has_units(trace: Trace, site: Site) -> bool:
     """Whether the feed-forward has units between two matrices."""
-    return _width(_block(trace, site), "feed_forward.down", "in_features") is not None
+    return _d_ff(trace, site) is not None
 
 
 def has_sum(trace: Trace, site: Site) -> bool:
@@ -84,30 +98,43 @@ def has_sum(trace: Trace, site: Site) -> bool:
 
 def rotates(trace: Trace, site: Site) -> bool:
     """Whether positions turn queries and keys."""
-    positions = trace.stack_pass(site.side).positions
-    return not site.cross and type(positions).rotate is not Positions.rotate
+    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    return not site.cross and acts == "queries and keys"
 
 
 def has_scores(trace: Trace, site: Site) -> bool:
     """Whether the head has scores: linear attention has none."""
-    return not isinstance(_attention(trace, site), LinearAttention)
+    facts = _attention(trace, site)
+    match facts:
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            return True
+        case LinearAttentionFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def has_bias(trace: Trace, site: Site) -> bool:
     """Whether positions add to the scores."""
-    positions = trace.stack_pass(site.side).positions
-    biases = not site.cross and type(positions).bias is not Positions.bias
-    return biases and has_scores(trace, site)
+    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    return not site.cross and acts == "scores" and has_scores(trace, site)
 
 
 def has_memory(trace: Trace, site: Site) -> bool:
     """Whether the head reads a memory beside its window."""
-    return isinstance(_attention(trace, site), NeuralMemory)
+    facts = _attention(trace, site)
+    match facts:
+        case NeuralMemoryFacts():
+            return True
+        case SoftmaxAttentionFacts() | LinearAttentionFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def has_softmax_gradient(trace: Trace, site: Site) -> bool:
     """Whether the gradient passes scores and weights: they are formed by softmax alone."""
-    return not isinstance(_attention(trace, site), LinearAttention | NeuralMemory)
+    return has_scores(trace, site) and not has_memory(trace, site)
 
 
 def has_head(trace: Trace, site: Site) -> bool:
@@ -139,9 +166,19 @@ def _block(trace: Trace, site: Site) -> nn.Module:
     return trace.stack_pass(site.side).stack.blocks[site.layer]
 
 
-def _attention(trace: Trace, site: Site) -> Any:
-    return attention_at(trace.model, site.as_head())
+def _attention(trace: Trace, site: Site) -> KnownAttention:
+    facts = known_attention(attention_at(trace.model, site.as_head()))
+    assert facts is not None  # a site of a head is one whose heads can be read
+    return facts
 
 
-def _width(block: nn.Module, name: str, side: str) -> int | None:
-    return getattr(find_part(block, name), side, None)
+def _d_ff(trace: Trace, site: Site) -> int | None:
+    part = find_part(_block(trace, site), "feed_forward")
+    facts = None if part is None else feed_forward_facts(part)
+    match facts:
+        case FeedForwardFacts(d_ff=d_ff):
+            return d_ff
+        case UnknownFacts() | None:
+            return None
+        case _:
+            assert_never(facts)

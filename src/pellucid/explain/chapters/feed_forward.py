@@ -6,7 +6,7 @@ out: a chapter.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import assert_never, cast
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.linear import matrix_receipt
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
-from pellucid.model import MLP, GatedMLP
+from pellucid.model.facts import FeedForwardFacts, UnknownFacts, feed_forward_facts
 from pellucid.typed import to_list
 
 _UNITS = 12
@@ -27,12 +27,18 @@ _UNITS = 12
 def build(trace: Trace, place: Place) -> Chapter:
     """The units that write most, by |unit| times the length of what it writes."""
     chosen = select_place(trace, place)
-    module = cast("Any", trace.stack_pass(chosen.side).stack.blocks[chosen.layer]).feed_forward
-    if not isinstance(module, MLP | GatedMLP):
-        raise PellucidError(f"layer {chosen.layer} has no feed-forward whose units are known")
-    gated = isinstance(module, GatedMLP)
+    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
+    module = block.get_submodule("feed_forward")
+    stated = feed_forward_facts(module)
+    match stated:
+        case FeedForwardFacts() as facts:
+            gated = facts.gate is not None
+        case UnknownFacts():
+            raise PellucidError(f"layer {chosen.layer} has no feed-forward whose units are known")
+        case _:
+            assert_never(stated)
     values = trace[at(f"{chosen.layer_name}.feed_forward.units", chosen.token)].double()
-    written = _lengths(module.down) * values.abs()
+    written = _lengths(cast("nn.Linear", module.get_submodule(facts.down))) * values.abs()
     order = written.argsort(descending=True, stable=True)[:_UNITS]
     units: list[int] = to_list(order)
     share = float(written[order].sum() / written.sum().clamp_min(1e-300))
@@ -43,7 +49,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         title="Feed-forward",
         sentence=f"{chosen.query(trace)} by itself, no other token in sight: {len(values):,} units "
         f"each look for something in it, and write what belongs to it. "
-        f"{_describe_activation(module)}",
+        f"{_describe_activation(facts)}",
         pictures=(
             Bars(
                 title=f"the {len(units)} units of {chosen.layer_name} that write most",
@@ -67,9 +73,9 @@ def _lengths(down: nn.Linear) -> torch.Tensor:
     return down.weight.double().square().sum(0).sqrt()
 
 
-def _describe_activation(module: MLP | GatedMLP) -> str:
-    bent = getattr(module.activation, "__name__", "an activation")
-    if isinstance(module, GatedMLP):
+def _describe_activation(facts: FeedForwardFacts) -> str:
+    bent = facts.activation or "an activation of its own"
+    if facts.gate is not None:
         return f"Each is let through by a gate of its own, bent by {bent}."
     return f"What they find is bent by {bent}."
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Chapter, Matrix, Place, Table
 from pellucid.explain.chapters.target_token import mask_or, target_word
 from pellucid.explain.outputs import widen
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import logit_receipt, probability_receipt
 from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import select_place
@@ -81,7 +82,7 @@ def lens(trace: Trace, state: Tensor, places: Sequence[int]) -> Tensor:
 
 
 def _end(trace: Trace) -> str:
-    bare = isinstance(trace.stack_pass(trace.side).stack.final_norm, nn.Identity)
+    bare = is_identity(trace.stack_pass(trace.side).stack.final_norm)
     return "The head is" if bare else "The final norm and the head are"
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from pellucid.explain.chapter_types import Bars, Chapter, Matrix, Picture, Place, Receipt
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts.local_gradients import (
     norm_rule,
     query_rule,
@@ -22,7 +23,6 @@ from pellucid.explain.receipts.local_gradients import (
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.softmax import softmax_jacobian
-from pellucid.model import Sandwich
 from pellucid.typed import to_list
 
 _KEYS = 16
@@ -46,8 +46,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         ]
     block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
     kind = "cross_attention_norm" if chosen.cross else "attention_norm"
-    is_sandwich = isinstance(getattr(block, kind), Sandwich)
-    norm = norm_rule(trace, chosen, f"{kind}.before" if is_sandwich else kind)
+    norm = norm_rule(trace, chosen, entry_norm(block, kind))
     return Chapter(
         id="rules",
         number=17,

@@ -5,13 +5,17 @@ Comes in: a trace, a head, a token, a feature. Goes out: a chapter.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.linear import projection_receipt
+from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
-from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.typed import to_list
 
 _FEATURES = 24
@@ -36,7 +40,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             for part in ("q", "k", "v")
         ),
         receipts=tuple(_products(trace, chosen)),
-        notes=tuple(_notes(chosen, attention.layer, attention.n_heads, attention.k.shape[1])),
+        notes=tuple(_notes(chosen, attention)),
     )
 
 
@@ -69,22 +73,31 @@ def _products(trace: Trace, chosen: Selection) -> list[Receipt]:
     return receipts
 
 
-def _notes(chosen: Selection, layer: object, n_heads: int, n_kv_heads: int) -> list[str]:
+def _notes(chosen: Selection, attention: AttentionRecord) -> list[str]:
     notes: list[str] = []
+    n_heads, n_kv_heads = attention.n_heads, attention.k.shape[1]
     if n_kv_heads < n_heads:
         notes.append(
             f"grouped: {n_heads} heads of queries share {n_kv_heads} of keys and values, "
             f"{n_heads // n_kv_heads} each; this one reads group "
             f"{chosen.head * n_kv_heads // n_heads}"
         )
-    if isinstance(layer, MultiHeadAttention) and list(layer.query_norm.parameters()):
-        notes.append("queries and keys are normalised after the product: q and k are what follows")
-    if isinstance(layer, LinearAttention):
-        notes.append("linear attention: q and k are features of the products, elu(x) + 1")
-    if isinstance(layer, NeuralMemory):
-        notes.append(
-            f"beside these, which look through a window of {layer.window}, the layer has a memory "
-            f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
-            f"share at {chosen.head_name}.gate"
-        )
+    match attention.facts:
+        case SoftmaxAttentionFacts(query_norm=str(norm)):
+            if not is_identity(attention.layer.get_submodule(norm)):
+                notes.append(
+                    "queries and keys are normalised after the product: q and k are what follows"
+                )
+        case SoftmaxAttentionFacts():
+            pass
+        case LinearAttentionFacts():
+            notes.append("linear attention: q and k are features of the products, elu(x) + 1")
+        case NeuralMemoryFacts(window=window):
+            notes.append(
+                f"beside these, which look through a window of {window}, the layer has a memory "
+                f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
+                f"share at {chosen.head_name}.gate"
+            )
+        case _:
+            assert_never(attention.facts)
     return notes

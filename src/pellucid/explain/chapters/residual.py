@@ -8,12 +8,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt
 from pellucid.explain.chapters.target_token import target_word
 from pellucid.explain.contributions import contributions, why_no_contributions
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import residual_receipt
 from pellucid.explain.receipts.builder import apply, at, receipt, row, source_line
 from pellucid.explain.receipts.outputs import piece
@@ -41,7 +41,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             "direct contributions"
             + (
                 ""
-                if isinstance(trace.stack_pass(trace.side).stack.final_norm, nn.Identity)
+                if is_identity(trace.stack_pass(trace.side).stack.final_norm)
                 else ", with the final norm's scale held as it is for the whole stream"
             )
             + ": so they add up to the logit",

@@ -5,6 +5,8 @@ Comes in: a trace, a head, a query and a key. Goes out: a chapter.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
@@ -12,7 +14,7 @@ from pellucid.explain.receipts import out_receipt, product_receipt, weight_recei
 from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
-from pellucid.model import LinearAttention, NeuralMemory
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.typed import to_list
 
 _KEYS = 16
@@ -68,13 +70,20 @@ def _notes(trace: Trace, attention: AttentionRecord, chosen: Selection) -> list[
     scoring = attention.scoring
     if scoring is not None and scoring.sinks is not None:
         notes.append("a sink takes the share that is missing from 1: a head may look at nothing")
-    if isinstance(attention.layer, LinearAttention):
-        notes.append(
-            "linear attention has no softmax: these are the shares of each key in the sums that "
-            "it divides; turned by rotary positions, they need not add up to 1"
-        )
-    if isinstance(attention.layer, NeuralMemory):
-        notes.append("this is what the window gives; a gate mixes it with what the memory gives")
+    match attention.facts:
+        case LinearAttentionFacts():
+            notes.append(
+                "linear attention has no softmax: these are the shares of each key in the sums "
+                "that it divides; turned by rotary positions, they need not add up to 1"
+            )
+        case NeuralMemoryFacts():
+            notes.append(
+                "this is what the window gives; a gate mixes it with what the memory gives"
+            )
+        case SoftmaxAttentionFacts():
+            pass
+        case _:
+            assert_never(attention.facts)
     if not bool(attention_heads.mask(attention).all()):
         notes.append("hidden cells are masked: their share is 0")
     if attention.window is not None:

@@ -6,6 +6,8 @@ its scores: a soft cap, a bias, a sink, a memory beside the window.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 
 from pellucid.explain import attention_heads
@@ -30,6 +32,13 @@ from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, NeuralMemory, Rotary
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    position_facts,
+)
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
 from pellucid.typed import to_list
@@ -66,8 +75,13 @@ def weight_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """exp(s - max) over the sum of them, over the keys that are seen; a sink is one more."""
     attention, name = chosen.attention(trace), chosen.head_name
     address = at(f"{name}.weights", chosen.token, chosen.other)
-    if isinstance(attention.layer, LinearAttention):
-        return _share_receipt(trace, chosen, attention, address)
+    match attention.facts:
+        case LinearAttentionFacts():
+            return _share_receipt(trace, chosen, attention, address)
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            pass
+        case _:
+            assert_never(attention.facts)
     visible_keys = attention_heads.mask(attention)[chosen.token].nonzero().flatten()
     scores = trace[f"{name}.scores"][chosen.token]
     scoring = attention.scoring
@@ -112,7 +126,7 @@ def out_receipt(trace: Trace, chosen: Selection) -> Receipt:
         far = moved.mean() if scale == "mean" else moved[chosen.token]
         expression = added(expression, constant(float(far), "positions"))
         formula += " + what positions add to the values"
-    if isinstance(attention.layer, NeuralMemory):
+    if attention.gate is not None:
         share = number(trace, at(f"{name}.gate", chosen.token), "g")
         memory = number(trace, at(f"{name}.memory", chosen.token, feature), "memory")
         near = apply("mul", apply("sub", constant(1.0), share), expression)
@@ -153,9 +167,10 @@ def rotation_receipt(trace: Trace, chosen: Selection, which: str = "q") -> Recei
     """One feature of a query or key, turned with its partner by the angle of its position."""
     attention, name = chosen.attention(trace), chosen.head_name
     scheme = attention.positions
-    assert isinstance(scheme, Rotary)
-    feature = chosen.feature % scheme.n_rotated
-    partner_feature, sign = _partner(feature, scheme.n_rotated, scheme.pairing)
+    facts = position_facts(scheme)
+    assert isinstance(facts, RotaryFacts)
+    feature = chosen.feature % facts.n_rotated
+    partner_feature, sign = _partner(feature, facts.n_rotated, facts.pairing)
     token = chosen.token if which == "q" else chosen.other
     stack = f"{chosen.side}.positions"
     component = number(trace, at(f"{name}.{which}_plain", token, feature), f"{which}{feature}")
@@ -212,11 +227,15 @@ def _added_by_positions(attention: AttentionRecord, weights: torch.Tensor) -> to
 
 
 def _out_source(attention: AttentionRecord) -> str:
-    if isinstance(attention.layer, NeuralMemory):
-        return source_line(NeuralMemory, "torch.lerp(")
-    if isinstance(attention.layer, LinearAttention):
-        return source_line(LinearAttention, "gathered / (normaliser + EPS)")
-    return source_line(gather, "return _fused(q, read, scoring, bias, view)")
+    match attention.facts:
+        case NeuralMemoryFacts():
+            return source_line(NeuralMemory, "torch.lerp(")
+        case LinearAttentionFacts():
+            return source_line(LinearAttention, "gathered / (normaliser + EPS)")
+        case SoftmaxAttentionFacts():
+            return source_line(gather, "return _fused(q, read, scoring, bias, view)")
+        case _:
+            assert_never(attention.facts)
 
 
 def _partner(feature: int, n_rotated: int, pairing: str) -> tuple[int, int]:

@@ -6,6 +6,8 @@ what came back to a layer, and what it had been given.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import torch
 
 from pellucid.explain import outputs
@@ -32,7 +34,17 @@ from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
-from pellucid.model import MultiHeadAttention, Transformer
+from pellucid.model import Transformer
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    LinearFacts,
+    LoRAFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    linear_facts,
+)
 from pellucid.typed import length, to_list
 
 
@@ -216,13 +228,24 @@ def _given_and_made(
     inside = f"{chosen.side}.blocks.{chosen.layer}."
     local_name, letter = layer.removeprefix(inside), chosen.layer_name
     module = trace.model.get_submodule(layer)
-    if not layer.startswith(inside) or type(module) is not torch.nn.Linear:
-        return None
+    facts = linear_facts(module)
+    match facts:
+        case LinearFacts(computed=False) if layer.startswith(inside):
+            pass
+        case LinearFacts() | LoRAFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
     if local_name == "attention.output":
         attention = trace.model.get_submodule(f"{inside}attention")
-        if not isinstance(attention, MultiHeadAttention):
-            return None
-        width = attention.output.in_features // attention.n_heads
+        facts = attention_facts(attention)
+        match facts:
+            case SoftmaxAttentionFacts(d_value=width):
+                pass
+            case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+                return None
+            case _:
+                assert_never(facts)
         head, feature = divmod(column or 0, width)
         return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
     addresses = _GIVEN_AND_MADE.get(local_name)

@@ -7,7 +7,7 @@ the matrix (LoRA) is part of the row, and is said to be.
 from __future__ import annotations
 
 import inspect
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from torch import Tensor, nn
 
@@ -24,7 +24,7 @@ from pellucid.explain.receipts.builder import (
 )
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model import LoRALinear
+from pellucid.model.facts import LinearFacts, LoRAFacts, UnknownFacts, linear_facts
 
 #: The line that projects, by the kind of attention; one for all three if there is no other.
 _PROJECTING = {
@@ -124,9 +124,14 @@ def matrix_receipt(
 
 
 def _row_of(module: nn.Linear, feature: int) -> tuple[Tensor, str]:
-    if isinstance(module, LoRALinear) and module.active and module.kept is None:
-        return module.folded()[feature], f"(W + LoRA)[{feature}]"
-    return module.weight[feature], f"W[{feature}]"
+    facts = linear_facts(module)
+    match facts:
+        case LoRAFacts(active=True, merged=False):
+            return cast("Any", module).folded()[feature], f"(W + LoRA)[{feature}]"
+        case LoRAFacts() | LinearFacts() | UnknownFacts():
+            return module.weight[feature], f"W[{feature}]"
+        case _:
+            assert_never(facts)
 
 
 def _holding(holder: nn.Module, line: str) -> Any:

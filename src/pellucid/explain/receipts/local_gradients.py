@@ -6,9 +6,14 @@ both sides of one step.
 
 from __future__ import annotations
 
+from typing import assert_never
+
+from torch import nn
+
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
+from pellucid.explain.part_facts import norms_one_token
 from pellucid.explain.receipts.builder import (
     apply,
     at,
@@ -26,17 +31,28 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model import LayerNorm, LinearAttention, NeuralMemory, RMSNorm, ShawRelative
+from pellucid.model.facts import (
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    position_facts,
+)
 
 
 def why_no_rules(trace: Trace, chosen: Selection) -> str | None:
     """Why attention's rules are not shown at a place; None where they are."""
-    layer = chosen.attention(trace).layer
-    if isinstance(layer, LinearAttention):
-        return attention_heads.NO_SCORES
-    if isinstance(layer, NeuralMemory):
-        return "what a head found is mixed with a memory: its rules are not shown step by step"
-    return None
+    facts = chosen.attention(trace).facts
+    match facts:
+        case LinearAttentionFacts():
+            return attention_heads.NO_SCORES
+        case NeuralMemoryFacts():
+            return "what a head found is mixed with a memory: its rules are not shown step by step"
+        case SoftmaxAttentionFacts():
+            return None
+        case _:
+            assert_never(facts)
 
 
 def softmax_rule(trace: Trace, chosen: Selection) -> Receipt:
@@ -92,7 +108,7 @@ def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
     """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None where a cap or positions come between."""
     attention, name = chosen.attention(trace), chosen.head_name
     scoring = attention.scoring
-    if scoring is None or scoring.soft_cap or isinstance(attention.positions, ShawRelative):
+    if scoring is None or scoring.soft_cap or _biases_by_query(attention.positions):
         return None
     feature = chosen.feature % attention.q.shape[-1]
     upstream = vector(trace, at(f"{name}.scores.grad", chosen.token), "dL/ds")
@@ -108,6 +124,11 @@ def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
     )
 
 
+def _biases_by_query(positions: nn.Module) -> bool:
+    """Whether the bias of a score depends on the query, or may."""
+    return isinstance(position_facts(positions), DistanceVectorFacts | UnknownFacts)
+
+
 def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
     """dL/dx = s (gain g - mean(gain g) - unit mean(gain g unit)); None for a norm not known.
 
@@ -116,27 +137,29 @@ def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
     """
     address, name = f"{chosen.layer_name}.{norm}", f"{chosen.side}.blocks.{chosen.layer}.{norm}"
     module = trace.model.get_submodule(name)
-    if not isinstance(module, LayerNorm | RMSNorm):
+    facts = norms_one_token(module)
+    if facts is None or facts.gain is None:
         return None
     token, feature = chosen.token, chosen.feature
     x = vector(trace, at(f"{address}.in", token), "x")
     g = vector(trace, at(f"{address}.grad", token), "g")
     y = vector(trace, at(address, token), "y")
     n = constant(len(x.values), "n")
-    gain_vector = vector(trace, f"{name}.gain", "gain")
-    gain: Expression = number(trace, at(f"{name}.gain", feature), "gain")
+    gain_vector = vector(trace, f"{name}.{facts.gain}", "gain")
+    gain: Expression = number(trace, at(f"{name}.{facts.gain}", feature), "gain")
     feature_value = number(trace, at(f"{address}.in", token, feature), "x")
     mean: Expression | None = None
     squares: Expression = apply("div", product(x, x), n)
     along: Expression = product(g, y)
-    if isinstance(module, LayerNorm):
+    if facts.centred:
         mean = apply("div", summed(x), n)
         squares = apply("sub", squares, apply("mul", mean, mean))
-        if getattr(module, "bias", None) is not None:
-            along = apply("sub", along, product(g, vector(trace, f"{name}.bias", "bias")))
-    elif module.unit_offset:
-        gain = apply("add", constant(1.0), gain)
-    eps = constant(module.eps, "eps")
+        if facts.bias is not None:
+            bias = vector(trace, f"{name}.{facts.bias}", "bias")
+            along = apply("sub", along, product(g, bias))
+    if facts.gain_offset:
+        gain = apply("add", constant(facts.gain_offset), gain)
+    eps = constant(facts.eps, "eps")
     s = apply("div", constant(1.0), apply("sqrt", apply("add", squares, eps)))
     unit = apply("mul", feature_value if mean is None else apply("sub", feature_value, mean), s)
     scaled_grad: Expression = apply(

@@ -5,11 +5,10 @@ Comes in: a trace, a place. Goes out: receipts.
 
 from __future__ import annotations
 
-from torch import nn
-
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
 from pellucid.explain.forward_pass import Side
+from pellucid.explain.part_facts import is_identity, where_positions_act
 from pellucid.explain.receipts.builder import (
     added,
     apply,
@@ -22,7 +21,7 @@ from pellucid.explain.receipts.builder import (
 from pellucid.explain.residual_sums import Sum
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model import Positions, Transformer
+from pellucid.model import Transformer
 
 
 def stack_prefix(trace: Trace, side: Side) -> str:
@@ -64,8 +63,7 @@ def position_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
     """Embedding plus what its position adds; None where it adds nothing, or a norm follows."""
     at_start = stack_prefix(trace, chosen.side)
     stack = trace.stack_pass(chosen.side).stack
-    adds = type(stack.positions).embed is not Positions.embed
-    if not adds or not isinstance(stack.input_norm, nn.Identity):
+    if where_positions_act(stack.positions) != "stream" or not is_identity(stack.input_norm):
         return None
     token, feature = chosen.token, chosen.feature
     letter = chosen.layer_name[0]
