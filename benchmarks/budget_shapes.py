@@ -119,7 +119,7 @@ def reward(row: dict[str, Any], answer: str) -> float:
 
 #: Answers are written at each evaluation, to few prompts.
 _SIX = ("training.batch_size=6", "training.evaluate_tokens=512")
-_REWARD = {"objective": "policy", "reward": "benchmarks.budget_shapes:reward"}
+_REWARD = {"objective": "policy-gradient", "reward": "benchmarks.budget_shapes:reward"}
 _SMALL, _MIDDLE = decoder(4, 256, 256, 8), decoder(6, 384, 256, 8)
 _PAIR = (*body("encoder", 3, 256), *body("decoder", 3, 256))
 
@@ -129,7 +129,7 @@ SHAPES: dict[str, Shape] = {
         settings=(*body("encoder", 4, 256), *row(256, 16), "text.tokenizer.kind=Bytes"),
         more={"objective": "mlm"},
     ),
-    "spans": Shape(settings=("training.batch_size=16",), more={"objective": "spans"}),
+    "spans": Shape(settings=("training.batch_size=16",), more={"objective": "span-corruption"}),
     "pairs": Shape(
         settings=(*_PAIR, *row(256, 16), "text.tokenizer.kind=Bytes"),
         more={"objective": "seq2seq"},
@@ -137,7 +137,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "classification": Shape(
         settings=(*body("encoder", 4, 256), *row(256, 32), "text.tokenizer.kind=Bytes"),
-        more={"objective": "classification"},
+        more={"objective": "classify"},
         rows=label,
     ),
     "many rows": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW)),
@@ -178,7 +178,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "distillation": Shape(
         settings=decoder(3, 192, 256, 8),
-        more={"objective": "distillation"},
+        more={"objective": "distill"},
         start=_MIDDLE,
         teaches=True,
     ),

@@ -64,11 +64,11 @@ def setup(arch: Arch, seed: int, **training: Any) -> config.Run:
             stacks = {"decoder": _LLAMA, "encoder": None}
         case "encoder":
             stacks = {"decoder": None, "encoder": _ENCODER}
-            objective = config.MaskedTokens(chosen=CHOSEN, masked=MASKED, replaced=REPLACED)
+            objective = config.MLM(chosen=CHOSEN, masked=MASKED, replaced=REPLACED)
         case "pair":
             crossed = replace(_PAIR, cross_attention=_PAIR.attention)
             stacks = {"decoder": crossed, "encoder": _PAIR}
-            objective = config.SequenceToSequence(label_smoothing=0.0)
+            objective = config.Seq2Seq(label_smoothing=0.0)
         case "gpt":
             pass
     model = config.Transformer(

@@ -78,7 +78,7 @@ def compare(text: Path, out: Path, plan: Plan) -> dict[str, Any]:
             judging_text,
             paths=[few_text],
             config_file=HERE / "distillation-student.toml",
-            objective="distillation" if more else None,
+            objective="distill" if more else None,
             steps=plan.student_steps,
             settings=settings,
             seed=seed,

@@ -106,7 +106,7 @@ def taught(
         alike += model
     return runs.train(
         [messages],
-        objective="classification",
+        objective="classify",
         start=start,
         columns=COLUMNS,
         seed=seed,

@@ -47,7 +47,7 @@ class Stage:
 
 #: Evaluated so often for the sake of the curves: it changes nothing of what is trained.
 _SFT, _DPO, _POLICY = (f"training.evaluate_every={steps}" for steps in (32, 33, 20))
-_REWARDED = {"objective": "policy", "reward": REWARD, "steps": 60}
+_REWARDED = {"objective": "policy-gradient", "reward": REWARD, "steps": 60}
 STAGES = (
     Stage("base", None, "texts", {"steps": 1400}, ("training.evaluate_every=350",)),
     Stage("sft", "base", "answers", {"objective": "sft"}, (_SFT,)),

@@ -9,10 +9,24 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 
+
+class OldNameWarning(FutureWarning):
+    """A name of an earlier pellucid was used; the message has its name today."""
+
+
 #: By the room of 0.1: the name there, and where the same thing is now.
 OLD_NAMES: dict[str, dict[str, str]] = {
     "checkpoints": {
         "PARTIAL": "disk.atomic_write.PARTIAL",
+    },
+    "config": {
+        "DirectPreference": "config.DPO",
+        "MaskedTokens": "config.MLM",
+        "SequenceToSequence": "config.Seq2Seq",
+        "SupervisedFineTuning": "config.SFT",
+    },
+    "datasets": {
+        "whole": "datasets.find_file",
     },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
@@ -59,8 +73,23 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "find": "explain.chapters.find_chapter",
         "tell": "explain.chapters.build_chapter",
     },
+    "native": {
+        "Way": "native.Direction",
+        "turned_off": "native.is_disabled",
+    },
+    "model": {
+        "Classes": "model.ClassificationHead",
+        "Head": "model.LanguageHead",
+    },
+    "objectives": {
+        "DirectPreference": "objectives.DPO",
+        "MaskedTokens": "objectives.MLM",
+        "SequenceToSequence": "objectives.Seq2Seq",
+    },
     "presets": {
+        "GOALS": "presets.OBJECTIVES",
         "Goal": "presets.ObjectivePreset",
+        "find_goal": "presets.find_objective",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",
@@ -145,6 +174,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
 }
 
 
+def warn_old_name(message: str) -> None:
+    """Warn of a name in a file or a command: Python shows the same message once in a process."""
+    warnings.warn(message, OldNameWarning, stacklevel=1)
+
+
 def names_of(room: str) -> Callable[[str], object]:
     """The `__getattr__` of a room of 0.1, such as "pellucid.text".
 
@@ -158,7 +192,7 @@ def names_of(room: str) -> Callable[[str], object]:
         new_room, _, new_name = f"pellucid.{new}".rpartition(".")
         warnings.warn(
             f"{room}.{name} is {new_room}.{new_name} now; the old name goes in 0.3",
-            FutureWarning,
+            OldNameWarning,
             stacklevel=2,
         )
         return getattr(import_module(new_room), new_name)

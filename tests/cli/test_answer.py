@@ -82,7 +82,7 @@ def test_the_end_of_training_says_commands_that_work(
 ) -> None:
     settings = [word for each in SMALL for word in ("--set", each)]
     told = out(
-        "train", "--objective", "policy", "--from", base, "--reward", REWARD,
+        "train", "--objective", "policy-gradient", "--from", base, "--reward", REWARD,
         write_rows(tmp_path), "--steps", "2", "--out", tmp_path / "run",
         "--set", "objective.max_new_tokens=6", *settings,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_a_reward_that_fails_says_how_to_go_on(
 
     monkeypatch.setattr("support.life.short_and_finished", fails)
     settings = [word for each in SMALL for word in ("--set", each)]
-    words = ["train", "--objective", "policy", "--from", str(base), "--reward", REWARD]
+    words = ["train", "--objective", "policy-gradient", "--from", str(base), "--reward", REWARD]
     words += [str(write_rows(tmp_path)), "--steps", "30", "--out", str(tmp_path / "run")]
     assert main([*words, "--set", "objective.max_new_tokens=6", *settings]) == 2
     errors = " ".join(capsys.readouterr().err.split())

@@ -113,8 +113,8 @@ LEFT_OUT: dict[str, tuple[str, list[dict[str, Any]], str]] = {
         [*WORSE, {"prompt": "x", "chosen": LONG + "a", "rejected": LONG + "b"}],
         "chosen and rejected are the same as far as they fit",
     ),
-    "no label": ("classification", [*LABELS, {"text": "x", "label": None}], "it has no label"),
-    "no text": ("classification", [*LABELS, {"text": "", "label": "ham"}], "it has no text"),
+    "no label": ("classify", [*LABELS, {"text": "x", "label": None}], "it has no label"),
+    "no text": ("classify", [*LABELS, {"text": "", "label": "ham"}], "it has no text"),
 }
 
 
@@ -134,7 +134,7 @@ def test_nothing_but_such_rows_is_refused(
     case: str, base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     objective, rows, reason = LEFT_OUT[case]
-    if objective == "classification":  # so that there are two classes to tell apart
+    if objective == "classify":  # so that there are two classes to tell apart
         rows = [{"text": "", "label": "ham"}, {"text": "", "label": "spam"}]
         reason = "it has no text"
     printed = said(capsys, 2, *tuning(objective, rows[-2:] if len(rows) == 2 else rows[-1:], base))
@@ -160,7 +160,7 @@ def test_a_label_outside_the_classes_is_refused_with_its_row(
 ) -> None:
     rows = [*LABELS, {"text": "x", "label": "eggs"}]
     classes = ("--set", 'model.head.classes=["ham", "spam"]')
-    printed = said(capsys, 2, *tuning("classification", rows, base), *classes)
+    printed = said(capsys, 2, *tuning("classify", rows, base), *classes)
     assert "rows.jsonl, row 13: the label 'eggs' is none of the classes ('ham', 'spam')" in printed
 
 
@@ -168,7 +168,7 @@ def test_a_class_without_a_text_is_said(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     classes = ("--set", 'model.head.classes=["ham", "spam", "eggs"]')
-    printed = said(capsys, 0, *tuning("classification", LABELS, base), *classes)
+    printed = said(capsys, 0, *tuning("classify", LABELS, base), *classes)
     assert "the class 'eggs' has no example" in printed
 
 
@@ -176,7 +176,7 @@ def test_one_class_alone_is_refused(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row for row in LABELS if row["label"] == "ham"]
-    printed = said(capsys, 2, *tuning("classification", rows, base))
+    printed = said(capsys, 2, *tuning("classify", rows, base))
     assert "the labels in 'label' name 1 class ('ham')" in printed
 
 
@@ -214,7 +214,7 @@ BAD_REWARDS = {
 def test_a_reward_that_gives_no_number_is_refused(
     reward: str, base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = (*tuning("policy", ({"prompt": "say"}, {"prompt": "go"}), base), *POLICY)
+    words = (*tuning("policy-gradient", ({"prompt": "say"}, {"prompt": "go"}), base), *POLICY)
     printed = said(capsys, 2, *words, "--reward", reward)
     assert BAD_REWARDS[reward] in printed
 
@@ -222,7 +222,7 @@ def test_a_reward_that_gives_no_number_is_refused(
 def test_a_policy_without_a_reward_is_refused_before_anything_is_read(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = tuning("policy", ({"prompt": "say"},), base)
+    words = tuning("policy-gradient", ({"prompt": "say"},), base)
     Path("rows.jsonl").unlink()
     assert "PolicyGradient needs --reward" in said(capsys, 2, *words)
 
@@ -231,13 +231,15 @@ def test_a_reward_where_nothing_is_rewarded_is_refused(
     base: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (*tuning("sft", ANSWERS, base), "--reward", "bad_row_rewards:length")
-    assert "SupervisedFineTuning has no reward" in said(capsys, 2, *words)
+    assert "SFT has no reward" in said(capsys, 2, *words)
 
 
 # -- what does not go together
 
 
-@pytest.mark.parametrize(("objective", "rows"), [("dpo", WORSE), ("policy", [{"prompt": "say"}])])
+@pytest.mark.parametrize(
+    ("objective", "rows"), [("dpo", WORSE), ("policy-gradient", [{"prompt": "say"}])]
+)
 def test_what_compares_with_a_start_needs_one(
     objective: str, rows: list[dict[str, Any]], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +247,7 @@ def test_what_compares_with_a_start_needs_one(
     words = ["train", file, "--objective", objective, "--out", "new", *FLAGS]
     printed = (
         said(capsys, 2, *words, "--reward", "bad_row_rewards:length")
-        if (objective == "policy")
+        if (objective == "policy-gradient")
         else said(capsys, 2, *words)
     )
     assert "begins with weights drawn at random: go on from a model" in printed
@@ -267,7 +269,7 @@ def test_a_teacher_with_another_vocabulary_is_refused(
     [
         (["--preset", "nano-pair"], "--columns source=NAME,target=NAME"),
         (["--preset", "transformer-base"], "another objective with --objective"),
-        (["--objective", "classification"], "--columns text=NAME,label=NAME"),
+        (["--objective", "classify"], "--columns text=NAME,label=NAME"),
         (["--objective", "sft"], "name a file with prompts and answers, or with messages"),
         (["--preset", "minilm-l6"], "this model is an encoder with no head"),
         (["--preset", "bert-base", "--objective", "sft", "x.jsonl"], "an encoder with a language"),

@@ -16,7 +16,7 @@ import pytest
 import pellucid
 from pellucid.cli import main
 from pellucid.config import parse_toml, run_from_table
-from pellucid.presets import FAMILIES, GOALS, PRESETS, find
+from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, find
 from pellucid.runs import read_events
 from pellucid.training import to_record
 from support.tiny import TEXT, TINY, train_tiny, write_text
@@ -390,12 +390,12 @@ def test_a_preset_that_cannot_be_trained_as_it_is_is_refused(
 
 def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: Any) -> None:
     printed = " ".join(out("presets", "list", "--objectives").split())
-    for name, goal in GOALS.items():
+    for name, goal in OBJECTIVES.items():
         assert f"{name} {goal.what}" in printed
     listed = found("presets", "list", "--objectives")
     assert listed["seq2seq"]["from"] == "Pairs"
     assert {name: facts["preset"] for name, facts in listed.items()} == {
-        name: goal.preset for name, goal in GOALS.items()
+        name: goal.preset for name, goal in OBJECTIVES.items()
     }
 
 

@@ -38,7 +38,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
     file.write_text("label\ttext\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
     return pellucid.train(
         [file],
-        objective="classification",
+        objective="classify",
         out=place / "run",
         steps=2,
         settings=[
@@ -177,7 +177,7 @@ def test_what_is_written_to_be_compared_has_to_fit_into_memory(
     assert runs.evaluate_rows(run).examples > 1
 
 
-@pytest.mark.parametrize("objective", ["seq2seq", "spans"])
+@pytest.mark.parametrize("objective", ["seq2seq", "span-corruption"])
 def test_going_on_from_a_checkpoint_ends_in_the_same_bits(tmp_path: Path, objective: str) -> None:
     file = write_pairs(tmp_path / "pairs.tsv", PAIRS)
     settings = [
@@ -187,7 +187,7 @@ def test_going_on_from_a_checkpoint_ends_in_the_same_bits(tmp_path: Path, object
         "model.decoder.dropout=0.1",
         "training.evaluate_every=2",
     ]
-    if objective == "spans":
+    if objective == "span-corruption":
         file = write_text(tmp_path)
         settings += ["text.tokenizer=Bytes", "model.context_length=16"]
     run = train_pairs(tmp_path / "run", file, steps=7, settings=settings, objective=objective)

@@ -86,17 +86,17 @@ def test_all_chapters_come_one_after_another(trained: Path, out: Any) -> None:
 
 
 def test_a_head_is_taken_away_and_what_changes_is_said(trained: Path, out: Any, found: Any) -> None:
-    text = out("explain", trained, "the fox", "--without", "L1.H0", "--without", "L0.H1=0.5")
+    text = out("explain", trained, "the fox", "--ablate", "L1.H0", "--ablate", "L0.H1=0.5")
     assert "KL(before, after)" in text
-    told = found("explain", trained, "the fox", "--without", "L1.H0")
+    told = found("explain", trained, "the fox", "--ablate", "L1.H0")
     assert told["kl"] > 0
-    mean = found("explain", trained, "the fox", "--without", "L1.H0=mean")
+    mean = found("explain", trained, "the fox", "--ablate", "L1.H0=mean")
     assert 0 < mean["kl"] != told["kl"]
-    same = found("explain", trained, "the fox", "--without", "L1.H0=1")
+    same = found("explain", trained, "the fox", "--ablate", "L1.H0=1")
     assert same["kl"] == pytest.approx(0, abs=1e-12)
     assert same["before"] == same["after"]
     chapter = found(
-        "explain", trained, "the fox", "--without", "L1.H0", "--chapter", "softmax", "--layer", 1
+        "explain", trained, "the fox", "--ablate", "L1.H0", "--chapter", "softmax", "--layer", 1
     )
     assert chapter["receipts"][-1]["model"] == 0
 
@@ -154,16 +154,16 @@ def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], out: A
         (("the", "--all", "--chapter", "loss"), "leave one of them out"),
         (("the", "--cross"), "only the decoder of an encoder-decoder looks at another text"),
         (("the", "--target", "fox"), "this model is a decoder"),
-        (("the", "--without", "L0.H9"), "no head 9"),
-        (("the", "--without", "H9"), "names no head"),
-        (("the", "--without", "L0.H0=x"), "is no number"),
+        (("the", "--ablate", "L0.H9"), "no head 9"),
+        (("the", "--ablate", "H9"), "names no head"),
+        (("the", "--ablate", "L0.H0=x"), "is no number"),
         (("\udce6",), "is not UTF-8"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_plain_words(
     words: tuple[str, ...], said: str, trained: Path, refused: Any
 ) -> None:
-    chapter = () if "--chapter" in words or "--without" in words else ("--chapter", "scores")
+    chapter = () if "--chapter" in words or "--ablate" in words else ("--chapter", "scores")
     assert said in refused("explain", trained, *words, *chapter)
 
 

@@ -75,7 +75,7 @@ def test_spans_are_shown_by_their_names_and_lead_to_pairs(
     shown: list[Sampled] = []
     run = pellucid.train(
         [write_text(tmp_path)],
-        objective="spans",
+        objective="span-corruption",
         out=tmp_path / "run",
         steps=1,
         settings=[*TINY_PAIR, "text.tokenizer=Bytes", "model.context_length=64"],

@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "model.decoder.norm.kind=[1]": ("model.decoder.norm: unknown kind [1]", "LayerNorm, RMSNorm"),
     "model.decoder.norm=RMSNorm": ("model.decoder.norm: missing 'eps'; RMSNorm has: eps",),
     "model.decoder.norm=3": ("model.decoder.norm: expected a table, was 3",),
-    'objective.kind="Masked"': ("objective: unknown kind 'Masked'", "NextToken, MaskedTokens"),
+    'objective.kind="Masked"': ("objective: unknown kind 'Masked'", "NextToken, MLM"),
     # types
     "model.d_model=many": ("model.d_model: expected a whole number, was 'many'",),
     "model.d_model=64.0": ("model.d_model: expected a whole number, was 64.0",),
@@ -144,7 +144,7 @@ def test_a_batch_that_grows_is_cut_into_its_parts_all_along() -> None:
     ("preset", "growing", "said"),
     [
         ("t5-small", "{kind='GrowingLength', first=64, until=0.3}", "SpanCorruption has cut"),
-        ("nano-pair", "{kind='GrowingBatch', first=4, until=0.3}", "rows of SequenceToSequence"),
+        ("nano-pair", "{kind='GrowingBatch', first=4, until=0.3}", "rows of Seq2Seq"),
     ],
 )
 def test_only_rows_of_text_grow(preset: str, growing: str, said: str) -> None:

@@ -76,7 +76,7 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.SpanCorruption: {"mean_span": st.floats(1, 8)},
         # what goes with one kind of loss only
         config.Classification: {"multi_label": st.just(False)},
-        config.DirectPreference: {"loss": st.just("sigmoid")},
+        config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
         # a decoder's first token has seen no other
         config.ClassificationHead: {

@@ -19,7 +19,7 @@ from pellucid.counting import (
     writing_memory,
 )
 from pellucid.counting.peak import pass_of
-from pellucid.presets import PRESETS, find, find_goal
+from pellucid.presets import PRESETS, find, find_objective
 
 _RESULTS = sorted((Path(__file__).parents[2] / "benchmarks" / "results").glob("budget-*.json"))[-1]
 MEASURED: dict[str, Any] = json.loads(_RESULTS.read_text(encoding="utf-8"))["shapes"]
@@ -45,10 +45,10 @@ def nano(**changes: Any) -> config.Run:
     return replace(run, model=model, training=replace(run.training, **changes))
 
 
-def test_the_terms_add_up_and_the_process_is_not_still_needed() -> None:
+def test_the_terms_add_up_and_the_process_is_not_bytes_to_allocate() -> None:
     estimate = peak_memory(nano(), Conditions(process=1000))
     assert estimate.n_bytes == sum(row.n_bytes for row in estimate.rows)
-    assert estimate.still_needed == estimate.n_bytes - 1000
+    assert estimate.bytes_to_allocate == estimate.n_bytes - 1000
 
 
 def test_cutting_a_batch_into_parts_needs_less_and_longer_rows_need_more() -> None:
@@ -68,7 +68,7 @@ def test_beams_multiply_what_is_kept() -> None:
     model = nano().model
     one = writing_memory(model, texts=1, beams=1, prompt=8, new_tokens=200)
     many = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
-    assert many.still_needed > 99_999 * one.rows[1].n_bytes
+    assert many.bytes_to_allocate > 99_999 * one.rows[1].n_bytes
     assert many.largest.lower == "--beams or the number of prompts"
 
 
@@ -80,6 +80,6 @@ def test_classes_and_vocabulary_that_only_the_data_tell_are_counted_at_their_lea
 
 
 def test_answers_to_a_prompt_are_counted_once_in_the_batch() -> None:
-    objective = find_goal("policy").objective
+    objective = find_objective("policy-gradient").objective
     drawn = pass_of(replace(nano(), objective=objective))
     assert drawn.sequences == nano().training.batch_size

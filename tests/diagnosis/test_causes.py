@@ -27,7 +27,7 @@ STUCK = flat(UNIGRAM)
 JUMP = tuple((n, 2.6 if n < 100 else 3.6 - 0.002 * (n - 100)) for n in range(1, 201))
 SPIKE = tuple((n, v + (3.0 if n == 120 else 0.0)) for n, v in curve(GUESSING, 2.5))
 RISING = ((50, 2.6), (100, 2.4), (150, 2.7), (200, 3.0))
-DPO = {"objective": "DirectPreference"}
+DPO = {"objective": "DPO"}
 
 
 def low(value: float) -> tuple[tuple[int, float], ...]:
@@ -275,7 +275,7 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
     "a solved task": (
         "FIT005",
         but(
-            facts={"objective": "SupervisedFineTuning", "pretrained": True},
+            facts={"objective": "SFT", "pretrained": True},
             losses=tuple((n, 3 * 0.95**n + 0.01) for n in range(1, 201)),
             signs={"predictions.certain": (0.1, 1.0), "predictions.error_norm": (0.9, 0.005)},
         ),

@@ -17,6 +17,7 @@ from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.norms import describe_leak
 from pellucid.explain.optimiser_step import list_left_out
 from pellucid.model import assemble
+from pellucid.model.facts import norm_facts
 from support.models import BASE, ENCODERS, VARIANTS, build, random_ids, with_attention, with_stack
 from support.tiny import TINY
 from support.traced import traced
@@ -51,12 +52,12 @@ def test_a_norm_is_said_to_look_at_other_tokens_where_it_does(kind: str) -> None
     model = assemble(with_stack(norm=NORMS[kind]), seed=0)
     norm = model.get_submodule("decoder.blocks.0.attention_norm")
     seen = {mode: sees_others(norm.train(mode == "training")) for mode in ("training", "use")}
-    said = describe_leak(norm, causal=True)
+    said = describe_leak(norm_facts(norm), causal=True)
     assert (said is not None) == any(seen.values())
     if said is not None:
         assert "leaks the future" in said
         assert ("in training" in said) == (not seen["use"])
-        assert "future" not in (describe_leak(norm, causal=False) or "")
+        assert "future" not in (describe_leak(norm_facts(norm), causal=False) or "")
     chapter = of(with_stack(norm=NORMS[kind]), "norm")
     assert ("other tokens" in words(chapter)) is False
     assert (said in chapter.notes) is (said is not None)

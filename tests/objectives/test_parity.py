@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from pellucid import maths
 from pellucid.batches import IGNORED
 from pellucid.objectives import (
+    DPO,
+    MLM,
     Classification,
-    DirectPreference,
     Distillation,
-    MaskedTokens,
     NextToken,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     answer_log_p,
     frozen,
     row_log_p,
@@ -101,7 +101,7 @@ def test_preference_is_that_of_trl(kind: Any, smoothing: float, name: str) -> No
     # trl's "sigmoid" takes no smoothing; "aot" of a single pair is the smoothed loss
     model, other, batch = decoder(), decoder(2), preference_batch()
     batch = replace(batch.part(slice(0, 1)), n_supervised=1) if smoothing else batch
-    ours = DirectPreference(frozen(other), beta=0.05, loss=kind, label_smoothing=smoothing)
+    ours = DPO(frozen(other), beta=0.05, loss=kind, label_smoothing=smoothing)
     pairs = (batch.chosen, batch.rejected)
     log_ps = [answer_log_p(m, each) for m in (model, other) for each in pairs]
     wanted = trl_preference(name, beta=0.05, smoothing=smoothing, log_ps=log_ps)
@@ -156,7 +156,7 @@ def test_label_smoothing_is_that_of_transformers(kind: str) -> None:
         loss, logits = NextToken(label_smoothing=0.1)(model, batch), model(batch.ids)
     else:
         model, batch = build(PAIRS["t5"], double=False), pair_batch()
-        loss = SequenceToSequence(label_smoothing=0.1)(model, batch)
+        loss = Seq2Seq(label_smoothing=0.1)(model, batch)
         encoded = model.encode(batch.source, padding=batch.source_padding)
         logits = model(batch.ids, encoded=encoded)
     torch.testing.assert_close(loss.total, smoother({"logits": logits}, batch.targets))
@@ -168,7 +168,7 @@ def test_token_losses_are_those_of_transformers(name: str) -> None:
     if name == "ForMaskedLM":
         model, batch = build(ENCODERS["bert"], double=False), padded_batch()
         logits = model(batch.ids, padding=batch.padding)
-        ours = MaskedTokens()(model, batch).total
+        ours = MLM()(model, batch).total
         wanted = of_logits(logits, batch.targets, vocab_size=23)
     else:
         model, batch = build(VARIANTS["rotary"], double=False), token_batch()

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from pellucid import config, maths
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.objectives import (
-    DirectPreference,
+    DPO,
+    MLM,
     Distillation,
-    MaskedTokens,
     NextToken,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     answer_log_p,
     asked,
     assemble,
@@ -39,7 +39,7 @@ def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
 
 def test_at_step_0_preference_costs_the_logarithm_of_2_and_pulls_as_on_paper() -> None:
     model, batch = decoder(), preference_batch()
-    loss = DirectPreference(frozen(decoder()), beta=0.3)(model, batch)
+    loss = DPO(frozen(decoder()), beta=0.3)(model, batch)
     assert loss.total.item() == pytest.approx(math.log(2), rel=1e-12)
     assert loss.parts["accuracy"] == 0.5
     assert loss.parts["margin"] == 0
@@ -53,7 +53,7 @@ def test_at_step_0_preference_costs_the_logarithm_of_2_and_pulls_as_on_paper() -
 def test_preference_is_the_equation_on_the_answers_log_p(kind: Any) -> None:
     model, other, batch = decoder(), decoder(2), preference_batch()
     smoothing = 0.2 if kind == "sigmoid" else 0.0
-    objective = DirectPreference(frozen(other), beta=0.02, loss=kind, label_smoothing=smoothing)
+    objective = DPO(frozen(other), beta=0.02, loss=kind, label_smoothing=smoothing)
     loss = objective(model, batch)
     log_ps = [
         answer_log_p(m, each) for m in (model, other) for each in (batch.chosen, batch.rejected)
@@ -74,7 +74,7 @@ def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
     dpo = given["dpo_torchtune"]
     names = ("policy_chosen", "policy_rejected", "ref_chosen", "ref_rejected")
     for kind, wanted in (("sigmoid", "loss_sigmoid"), ("hinge", "loss_rso_hinge_gamma_0.1")):
-        objective = DirectPreference(
+        objective = DPO(
             frozen(None), beta=dpo["beta"], loss=kind, label_smoothing=dpo["label_smoothing"]
         )
         losses = objective._losses(*(torch.tensor(dpo[name]) for name in names))
@@ -172,15 +172,15 @@ def test_dropout_does_not_touch_the_reference() -> None:
 
 OBJECTIVES: dict[str, config.Objective] = {
     "next": config.NextToken(label_smoothing=0.1, z_loss=0.2, entropy_bonus=0.3),
-    "masked": config.MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
+    "masked": config.MLM(chosen=0.15, masked=0.8, replaced=0.1),
     "spans": config.SpanCorruption(corrupted=0.15, mean_span=3.0),
-    "pairs": config.SequenceToSequence(label_smoothing=0.1),
+    "pairs": config.Seq2Seq(label_smoothing=0.1),
     "classes": config.Classification(label_smoothing=0.1),
-    "answers": config.SupervisedFineTuning(label_smoothing=0.1, z_loss=0.2, entropy_bonus=0.3),
+    "answers": config.SFT(label_smoothing=0.1, z_loss=0.2, entropy_bonus=0.3),
     "distil": config.Distillation(
         teacher="runs/t", divergence="reverse", temperature=2.0, hard_weight=0.5
     ),
-    "prefer": config.DirectPreference(beta=0.1, loss="hinge", label_smoothing=0.0),
+    "prefer": config.DPO(beta=0.1, loss="hinge", label_smoothing=0.0),
     "policy": config.PolicyGradient(
         estimator="grpo", beta=0.1, kl="k3", n_samples=4, max_new_tokens=8, temperature=0.7
     ),
@@ -196,9 +196,9 @@ def test_every_kind_is_assembled_with_its_numbers() -> None:
         assert isinstance(made[name], NextToken)
         loss = made[name].loss
         assert (loss.label_smoothing, loss.z_loss, loss.entropy_bonus) == (0.1, 0.2, 0.3)
-    assert isinstance(made["masked"], MaskedTokens)
-    assert isinstance(made["spans"], SequenceToSequence)
-    assert isinstance(made["pairs"], SequenceToSequence)
+    assert isinstance(made["masked"], MLM)
+    assert isinstance(made["spans"], Seq2Seq)
+    assert isinstance(made["pairs"], Seq2Seq)
     assert made["pairs"].loss.label_smoothing == made["classes"].label_smoothing == 0.1
     assert (made["distil"].divergence, made["distil"].temperature) == ("reverse", 2.0)
     assert (made["prefer"].beta, made["prefer"].loss) == (0.1, "hinge")

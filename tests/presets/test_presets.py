@@ -18,13 +18,13 @@ from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser
 from pellucid.presets import (
     FAMILIES,
-    GOALS,
     LARGE_MODEL_OPTIMISER,
     LARGE_MODEL_SCHEDULE,
+    OBJECTIVES,
     PRESETS,
     diff,
     find,
-    find_goal,
+    find_objective,
 )
 from pellucid.training.step import update
 
@@ -227,9 +227,9 @@ def test_a_preset_for_pairs_can_be_trained_once_it_has_some(name: str) -> None:
     ).check_objective()
 
 
-@pytest.mark.parametrize("name", GOALS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_preset_of_each_objective_has_the_model_that_it_trains(name: str) -> None:
-    goal = find_goal(name)
+    goal = find_objective(name)
     run = find(goal.preset)
     (kind, *_) = config.data_for(goal.objective)
     corpus = kind() if kind is config.StandardLibrary else kind(paths=("rows.jsonl",))
@@ -245,7 +245,7 @@ def test_the_preset_of_each_objective_has_the_model_that_it_trains(name: str) ->
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_tokenizer_of_a_preset_has_what_its_objective_needs(name: str) -> None:
     run = find(name)
-    needed = {config.MaskedTokens: "mask", config.SpanCorruption: "sentinels"}
+    needed = {config.MLM: "mask", config.SpanCorruption: "sentinels"}
     wanted = needed.get(type(run.objective))
     assert wanted is None or wanted in run.text.special
 

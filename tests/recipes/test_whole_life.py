@@ -58,7 +58,7 @@ def test_the_leash_keeps_a_policy_near_where_it_began(answering: Run) -> None:
     for beta in (0.0, 1.0):
         run = tune(
             folder / f"policy-{beta}",
-            "policy",
+            "policy-gradient",
             answering.folder,
             file,
             steps=15,

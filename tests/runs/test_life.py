@@ -69,12 +69,15 @@ STAGES: dict[str, tuple[str, Choices]] = {
     "sft lora": ("sft", {"lora": 2}),
     "dpo": ("dpo", {}),
     "dpo lora": ("dpo", {"lora": 2}),
-    "policy rloo": ("policy", {"reward": REWARD}),
+    "policy rloo": ("policy-gradient", {"reward": REWARD}),
     "policy grpo k3": (
-        "policy",
+        "policy-gradient",
         {"reward": REWARD, "settings": ["objective.estimator=grpo", "objective.kl=k3"]},
     ),
-    "policy lora k2": ("policy", {"reward": REWARD, "lora": 2, "settings": ["objective.kl=k2"]}),
+    "policy lora k2": (
+        "policy-gradient",
+        {"reward": REWARD, "lora": 2, "settings": ["objective.kl=k2"]},
+    ),
 }
 
 
@@ -188,9 +191,9 @@ def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
     assert any(not torch.equal(ends[0][name], begun[name]) for name in begun)
 
 
-@pytest.mark.parametrize("objective", ["dpo", "policy"])
+@pytest.mark.parametrize("objective", ["dpo", "policy-gradient"])
 def test_what_has_no_reference_is_refused(file: Path, tmp_path: Path, objective: str) -> None:
-    reward = REWARD if objective == "policy" else None
+    reward = REWARD if objective == "policy-gradient" else None
     with pytest.raises(ConfigError, match=r"weights drawn at random.*--from RUN"):
         pellucid.train([file], objective=objective, reward=reward, out=tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
@@ -201,7 +204,7 @@ def test_rollouts_depend_on_seed_position_and_weights_alone(
 ) -> None:
     told: list[dict[str, float]] = []
     for name, seed in (("one", 1), ("two", 1), ("three", 2)):
-        tune(tmp_path / name, "policy", base, file, steps=1, reward=REWARD, seed=seed)
+        tune(tmp_path / name, "policy-gradient", base, file, steps=1, reward=REWARD, seed=seed)
         told.append(first_update(tmp_path / name))
     assert told[0] == told[1]
     assert told[0] != told[2]
@@ -223,7 +226,7 @@ def test_what_failed_is_told_with_its_row_and_what_was_trained_is_kept(
 
     monkeypatch.setattr("support.life.short_and_finished", fails)
     with pytest.raises(ConfigError, match=r"row \d+: --reward .* gave nan"):
-        tune(tmp_path / "run", "policy", base, file, reward=REWARD, observers=[note])
+        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD, observers=[note])
     assert RunFolder(tmp_path / "run").shelf.steps() == saved
     saved.clear()
     monkeypatch.undo()
@@ -247,7 +250,7 @@ def test_a_reward_that_fails_between_checkpoints_loses_no_update(
 
     monkeypatch.setattr("support.life.short_and_finished", fails)
     with pytest.raises(ConfigError, match=r"row \d+: --reward .* KeyError: 'label'"):
-        tune(tmp_path / "run", "policy", base, file, reward=REWARD, observers=[note])
+        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD, observers=[note])
     assert RunFolder(tmp_path / "run").shelf.steps() == [3]
 
 
@@ -259,14 +262,14 @@ def test_a_reward_that_never_worked_leaves_no_folder(
 
     monkeypatch.setattr("support.life.short_and_finished", praise)
     with pytest.raises(ConfigError, match="could not convert string to float"):
-        tune(tmp_path / "run", "policy", base, file, reward=REWARD)
+        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_resumed_run_is_told_its_reward_again_and_no_other(
     base: Path, file: Path, tmp_path: Path
 ) -> None:
-    tune(tmp_path / "run", "policy", base, file, steps=2, reward=REWARD)
+    tune(tmp_path / "run", "policy-gradient", base, file, steps=2, reward=REWARD)
     facts = next(dict(e.facts) for e in events_of(tmp_path / "run") if isinstance(e, Started))
     assert facts["reward"] == REWARD
     assert facts["to resume"].endswith(f"--reward {REWARD}")
@@ -284,7 +287,7 @@ def test_a_run_that_began_as_another_can_prove_that_it_resumes(
         resume_until(str(path), end, reward)
 
     monkeypatch.setattr("pellucid.runs.verify._in_process", here)  # a process takes seconds
-    tune(tmp_path / "run", "policy", base, file, lora=2, reward=REWARD)
+    tune(tmp_path / "run", "policy-gradient", base, file, lora=2, reward=REWARD)
     proof = verify_resume(tmp_path / "run", steps=2, reward=REWARD)
     assert proof.holds
     assert (proof.from_step, proof.stopped_at, proof.to_step) == (4, 5, 6)
@@ -296,7 +299,7 @@ def test_an_exploding_policy_stops_and_sets_its_rollouts_aside(
     said = ['optimiser={kind="SGD", learning_rate=1e30, momentum=0.0, l2=0.0}']
     said += ["training.clip_norm=none", 'schedule={kind="Constant", warm_up=0.0}']
     with pytest.raises(NonFiniteError, match="not finite"):
-        tune(tmp_path / "run", "policy", base, file, reward=REWARD, settings=said)
+        tune(tmp_path / "run", "policy-gradient", base, file, reward=REWARD, settings=said)
     (aside,) = (tmp_path / "run" / "non-finite").iterdir()
     assert {each.name for each in aside.iterdir()} >= {"batch.safetensors", "report.json"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import re
@@ -16,11 +17,14 @@ import pytest
 import tomli_w
 import torch
 
+import pellucid
 from pellucid import runs
 from pellucid.batches import TokenBatch
 from pellucid.checkpoints import load, save
 from pellucid.cli.main import main
 from pellucid.errors import CheckpointError, ConfigError, RunError
+from pellucid.json_text import json_text
+from pellucid.old_names import OldNameWarning
 from pellucid.runs import RunFolder, read_events
 from pellucid.runs.resume_point import find_place
 from pellucid.saved_runs.records import cut_after
@@ -36,7 +40,7 @@ from pellucid.training import (
     Sampled,
     Vitals,
 )
-from support.tiny import train_tiny
+from support.tiny import TINY, train_tiny, write_text
 
 
 @pytest.fixture
@@ -484,3 +488,50 @@ def test_training_leaves_the_callers_generators_as_they_were(tmp_path: Path) -> 
     begin()
     runs.resume(tmp_path / "run", steps=2, show=False)
     assert draw() == expected
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["early 0.2", "0.1"])
+def test_a_run_with_the_names_of_0_1_resumes_bit_for_bit_and_unedited(
+    tmp_path: Path, sealed: bool
+) -> None:
+    settings = [text.replace(".decoder.", ".encoder.") for text in TINY]
+    file = write_text(tmp_path / "text")
+    out = tmp_path / "run"
+    pellucid.train(
+        [file], objective="mlm", out=out, steps=8, settings=[*settings, "text.held_out=0.2"],
+        show=False,
+    )  # fmt: skip
+    folder = RunFolder(out)
+    straight = (folder.shelf.path(8) / "model.safetensors").read_bytes()
+    shutil.rmtree(folder.shelf.path(8))
+    folder.shelf.rewind(folder.shelf.path(4))
+    _as_format_1(folder, sealed=sealed)
+    with pytest.warns(OldNameWarning, match="kind MaskedTokens is MLM now"):
+        events = resume(folder)
+    assert not any(isinstance(event, Drifted) for event in events)
+    assert (folder.shelf.path(8) / "model.safetensors").read_bytes() == straight
+    assert json.loads((folder.shelf.path(8) / "checkpoint.json").read_text())["format"] == 2
+    with pytest.warns(OldNameWarning):
+        assert resume(folder, steps=10)
+
+
+def _as_format_1(folder: RunFolder, *, sealed: bool) -> None:
+    """The run as it was before objectives had their names of today."""
+    edit(folder.config, "format = 2", "format = 1")
+    edit(folder.config, '"MLM"', '"MaskedTokens"')
+    edit(folder.text / "text.json", '"format": 2', '"format": 1')
+    place = folder.shelf.path(4)
+    state = json.loads((place / "state.json").read_text())
+    if sealed:
+        state["config"]["objective"]["kind"] = "MaskedTokens"
+        text = json_text(state["config"], sort_keys=True)
+        state["seal"]["config"] = hashlib.sha256(text.encode()).hexdigest()
+    else:
+        del state["seal"]
+    (place / "state.json").write_text(json_text(state, indent=1))
+    manifest = json.loads((place / "checkpoint.json").read_text()) | {"format": 1}
+    manifest["sha256"]["state.json"] = hashlib.sha256(
+        (place / "state.json").read_bytes()
+    ).hexdigest()
+    (place / "checkpoint.json").write_text(json_text(manifest))
+    edit(folder.metrics, '\\"MLM\\"', '\\"MaskedTokens\\"')

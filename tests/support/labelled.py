@@ -71,7 +71,7 @@ def train_labelled(
     length: dict[str, Any] = {} if {"epochs", "steps"} & given.keys() else {"steps": 8}
     return runs.train(
         [data],
-        objective="classification",
+        objective="classify",
         out=out,
         settings=[*TINY, *settings] if given.get("start") is None else [*TINY[-9:], *settings],
         show=False,

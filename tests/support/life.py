@@ -74,7 +74,7 @@ def tune(
     **choices: Any,
 ) -> Run:
     """A stage of the life: trained on from `start` into `folder`."""
-    short = ["objective.max_new_tokens=6"] if objective == "policy" else []
+    short = ["objective.max_new_tokens=6"] if objective == "policy-gradient" else []
     return pellucid.train(
         [file],
         objective=objective,

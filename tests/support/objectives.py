@@ -23,13 +23,13 @@ from pellucid.batches import (
     TokenBatch,
 )
 from pellucid.objectives import (
+    DPO,
+    MLM,
     Classification,
-    DirectPreference,
     Distillation,
-    MaskedTokens,
     NextToken,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     frozen,
 )
 from support.models import ENCODERS, PAIRS, VARIANTS, build, random_ids
@@ -182,8 +182,8 @@ FULL = {"label_smoothing": 0.1, "z_loss": 0.01, "entropy_bonus": 0.05}
 
 CASES: dict[str, Case] = {
     "next token": Case(lambda: NextToken(**FULL), decoder, token_batch),
-    "masked tokens": Case(MaskedTokens, lambda: build(ENCODERS["bert"]), padded_batch),
-    "pairs": Case(lambda: SequenceToSequence(**FULL), lambda: build(PAIRS["t5"]), pair_batch),
+    "masked tokens": Case(MLM, lambda: build(ENCODERS["bert"]), padded_batch),
+    "pairs": Case(lambda: Seq2Seq(**FULL), lambda: build(PAIRS["t5"]), pair_batch),
     "classes": Case(
         lambda: Classification(label_smoothing=0.1), _classifier, lambda: label_batch(SINGLE)
     ),
@@ -200,12 +200,12 @@ CASES: dict[str, Case] = {
         lambda: _distillation(divergence="forward", hard_weight=1.0), decoder, token_batch
     ),
     "preference": Case(
-        lambda: DirectPreference(frozen(decoder(2)), beta=0.1, label_smoothing=0.1),
+        lambda: DPO(frozen(decoder(2)), beta=0.1, label_smoothing=0.1),
         decoder,
         preference_batch,
     ),
     "hinge": Case(
-        lambda: DirectPreference(frozen(decoder(2)), beta=0.01, loss="hinge"),
+        lambda: DPO(frozen(decoder(2)), beta=0.01, loss="hinge"),
         decoder,
         preference_batch,
     ),

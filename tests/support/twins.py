@@ -16,7 +16,7 @@ from pellucid import config
 from pellucid.batches import IGNORED, Batch, PairBatch, TokenBatch
 from pellucid.diagnosis import small_twin
 from pellucid.model import assemble
-from pellucid.objectives import MaskedTokens, SequenceToSequence
+from pellucid.objectives import MLM, Seq2Seq
 from pellucid.optim import assemble_schedule
 from pellucid.presets import find
 from pellucid.training import Job
@@ -53,9 +53,9 @@ def twin_job(name: str, *, steps: int, seed: int = 1, rate: float | None = None)
     schedule = assemble_schedule(config.Cosine(warm_up=0.1, final=0.1), total=steps)
     job = replace(job, schedule=schedule)
     if model.decoder is None:
-        return replace(job, objective=MaskedTokens(), batch=_over(job.batch, _masked))
+        return replace(job, objective=MLM(), batch=_over(job.batch, _masked))
     if model.encoder is not None:
-        return replace(job, objective=SequenceToSequence(), batch=_over(job.batch, _copied))
+        return replace(job, objective=Seq2Seq(), batch=_over(job.batch, _copied))
     return job
 
 

@@ -194,7 +194,7 @@ def test_a_decoder_names_the_class_of_a_text_by_its_last_token(
     words = [each.replace("model.encoder", "model.decoder") for each in TINY]
     run = runs.train(
         [labelled],
-        objective="classification",
+        objective="classify",
         preset="nano",
         out=tmp_path / "run",
         steps=2,

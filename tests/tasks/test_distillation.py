@@ -36,7 +36,7 @@ def distil(
     tiny = [each for each in TINY if not each.startswith("text.tokenizer")]
     return pellucid.train(
         [text],
-        objective="distillation",
+        objective="distill",
         teacher=teacher,
         out=out,
         settings=[*tiny, "text.held_out=0.2", *settings],

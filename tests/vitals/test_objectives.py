@@ -15,7 +15,7 @@ import torch
 import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
-from pellucid.objectives import DirectPreference, frozen
+from pellucid.objectives import DPO, frozen
 from pellucid.runs import Run
 from pellucid.training import Event, StepFinished, Vitals, Watcher
 from pellucid.vitals import watcher
@@ -43,7 +43,7 @@ def distil(out: Path, teacher: Path, steps: int, **choices: Any) -> Run:
     tiny = [each for each in TINY if not each.startswith("text.tokenizer")]
     return pellucid.train(
         [teacher.parent / "base.txt"],
-        objective="distillation",
+        objective="distill",
         teacher=teacher,
         out=out,
         steps=steps,
@@ -57,7 +57,7 @@ def classify(out: Path, steps: int, **choices: Any) -> Run:
     file = write_labelled(out.parent / "labelled.tsv")
     return pellucid.train(
         [file],
-        objective="classification",
+        objective="classify",
         out=out,
         steps=steps,
         settings=TINY_ENCODER,
@@ -71,14 +71,17 @@ STAGES: dict[str, tuple[str, dict[str, Any]]] = {
     "sft lora": ("sft", {"lora": 2}),
     "dpo": ("dpo", {}),
     "dpo lora": ("dpo", {"lora": 2}),
-    "policy": ("policy", {"reward": REWARD}),
+    "policy": ("policy-gradient", {"reward": REWARD}),
     "policy k3": (
-        "policy",
+        "policy-gradient",
         {"reward": REWARD, "settings": ["objective.estimator=grpo", "objective.kl=k3"]},
     ),
-    "policy lora": ("policy", {"reward": REWARD, "lora": 2, "settings": ["objective.kl=k2"]}),
-    "distillation": ("distillation", {}),
-    "classification": ("classification", {}),
+    "policy lora": (
+        "policy-gradient",
+        {"reward": REWARD, "lora": 2, "settings": ["objective.kl=k2"]},
+    ),
+    "distillation": ("distill", {}),
+    "classification": ("classify", {}),
 }
 
 
@@ -153,7 +156,7 @@ def test_a_teacher_is_come_nearer_to(base: Path, file: Path, tmp_path: Path) -> 
 def test_a_reference_that_learns_too_is_a_fault(base: Path, file: Path, tmp_path: Path) -> None:
     def shared(job: Any, tell: Any) -> Any:
         objective = job.objective
-        assert isinstance(objective, DirectPreference)
+        assert isinstance(objective, DPO)
         objective.reference = frozen(job.model)
         return EVERYTHING(replace(job, objective=objective), tell)
 
@@ -186,7 +189,7 @@ def test_a_reward_is_asked_what_it_is_asked_without_watching(
         with pytest.raises(pellucid.errors.Interrupted):
             tune(
                 out,
-                "policy",
+                "policy-gradient",
                 base,
                 file,
                 steps=6,

@@ -53,7 +53,7 @@ def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
         (["explain", "{run}", "x", "--serve", "--html", "a.html"], "choose one of them"),
         (["explain", "{run}", "x", "--serve", "--target", "y"], "--target is for the terminal"),
         (["explain", "{run}", "x", "--html", "a.txt"], "does not end in .html"),
-        (["explain", "{run}", "x", "--html", "a.html", "--without", "L0.H0"], "leave --without"),
+        (["explain", "{run}", "x", "--html", "a.html", "--ablate", "L0.H0"], "leave --ablate"),
     ],
 )
 def test_what_cannot_be_served_is_said_before_anything_is(

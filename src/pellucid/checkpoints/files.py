@@ -28,7 +28,7 @@ from pellucid.checkpoints.disk_space import refuse_full_disk
 from pellucid.checkpoints.run_progress import reached
 from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
-from pellucid.version import FORMAT, __version__
+from pellucid.version import FORMAT, READABLE, __version__
 
 MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
@@ -87,11 +87,11 @@ def verify(folder: Path) -> None:
         CheckpointError: names the file that is missing or damaged, or the format that is unknown.
     """
     manifest = _read_json(folder / MANIFEST)
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") not in READABLE:
         saver = reader.short(manifest.get("pellucid", "of its time")).strip("'")
         raise CheckpointError(
             f"{folder} has checkpoint format {reader.short(manifest.get('format'))}; pellucid "
-            f"{__version__} reads format {FORMAT}: use pellucid {saver} for it"
+            f"{__version__} reads {' and '.join(map(str, READABLE))}: use pellucid {saver} for it"
         )
     for name, expected in _sums(manifest, folder / MANIFEST).items():
         file = folder / name

@@ -14,9 +14,11 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from pellucid import children
 from pellucid.cli.flags.argument_parser import Parser
@@ -50,6 +52,7 @@ from pellucid.cli.verbs import (
     verify_resume,
     vitals,
 )
+from pellucid.config import with_new_flags
 from pellucid.errors import (
     ConfigError,
     ExitCode,
@@ -59,6 +62,7 @@ from pellucid.errors import (
     signal_of,
 )
 from pellucid.free_memory import forcing
+from pellucid.old_names import OldNameWarning
 from pellucid.reader import is_panic
 from pellucid.signals import ENDING, handled, name_of
 from pellucid.version import __version__
@@ -126,17 +130,21 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    SIGTERM and SIGHUP end a command as Ctrl-C does: what it has begun is cleared up. A training
-    handles them itself.
+    SIGTERM and SIGHUP end a command as Ctrl-C does: it clears up first. A training handles them
+    itself.
     """
-    words = sys.argv[1:] if words is None else words
+    with _short_warnings():
+        return _main(with_new_flags(list(sys.argv[1:] if words is None else words)))
+
+
+def _main(words: Sequence[str]) -> int:
     arguments = parser().parse_args(words)
     settle(plain_memory=arguments.plain_memory)
     os.environ.update(children.environment())
     _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    code = ExitCode.DONE
+    code = ExitCode.SUCCESS
     try:
         with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
             code = _run(words, arguments)
@@ -147,6 +155,23 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
+@contextmanager
+def _short_warnings() -> Generator[None]:
+    """A warning about an old name is one line, without a place in the source."""
+    python_format = warnings.formatwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+        if issubclass(category, OldNameWarning):
+            return f"warning: {message}\n"
+        return python_format(message, category, *place, **more)
+
+    warnings.formatwarning = show
+    try:
+        yield
+    finally:
+        warnings.formatwarning = python_format
+
+
 def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
     try:
         _refuse_broken_text(words)
@@ -155,7 +180,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
     except PellucidError as error:
         return _say(error, as_json=arguments.json)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        return ExitCode.DONE
+        return ExitCode.SUCCESS
     except OSError as error:
         return _say(_of_the_disk(error), as_json=arguments.json)
     except MemoryError:
@@ -164,7 +189,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
         if not is_panic(error):
             raise
         return _say(_of_the_tokenizer(error), as_json=arguments.json)
-    return ExitCode.DONE if code is None else code
+    return ExitCode.SUCCESS if code is None else code
 
 
 def _end(number: int, frame: FrameType | None) -> None:

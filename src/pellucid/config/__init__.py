@@ -51,18 +51,19 @@ from pellucid.config.norms import (
 )
 from pellucid.config.objective_requirements import data_for
 from pellucid.config.objectives import (
+    DPO,
+    MLM,
+    SFT,
     Classification,
-    DirectPreference,
     Distillation,
     ElasticNet,
-    MaskedTokens,
     NextToken,
     Objective,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     SpanCorruption,
-    SupervisedFineTuning,
 )
+from pellucid.config.old_names import new_objective, with_new_flags, with_new_kinds
 from pellucid.config.output_heads import (
     PLAIN_HEAD,
     ClassificationHead,
@@ -134,10 +135,14 @@ from pellucid.config.training import (
     Training,
     WarmUpStableDecay,
 )
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
+    "DPO",
+    "MLM",
     "MLP",
     "PLAIN_HEAD",
+    "SFT",
     "SGD",
     "ALiBi",
     "Activation",
@@ -158,7 +163,6 @@ __all__ = [
     "Corpus",
     "Cosine",
     "DeepNorm",
-    "DirectPreference",
     "Distillation",
     "Documents",
     "ElasticNet",
@@ -187,7 +191,6 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LoRA",
-    "MaskedTokens",
     "Minutes",
     "MultiHead",
     "Muon",
@@ -222,7 +225,7 @@ __all__ = [
     "Run",
     "SandwichNorm",
     "Schedule",
-    "SequenceToSequence",
+    "Seq2Seq",
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
@@ -230,7 +233,6 @@ __all__ = [
     "Stack",
     "StandardLibrary",
     "Steps",
-    "SupervisedFineTuning",
     "Text",
     "Tokenizer",
     "Tokens",
@@ -247,9 +249,14 @@ __all__ = [
     "data_for",
     "decode",
     "encode",
+    "new_objective",
     "overlay",
     "parse_toml",
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "with_new_flags",
+    "with_new_kinds",
 ]
+
+__getattr__ = _names_of(__name__)

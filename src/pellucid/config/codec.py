@@ -23,11 +23,11 @@ from typing import Any, Literal, TypeVar, cast
 import tomli_w
 
 from pellucid import reader
+from pellucid.config.old_names import Table, with_new_kinds
 from pellucid.errors import ConfigError
 from pellucid.reader import short
 
 T = TypeVar("T")
-Table = dict[str, Any]
 
 
 def encode(value: object) -> Any:
@@ -46,6 +46,8 @@ def encode(value: object) -> Any:
 
 def decode(kind: type[T], data: object, at: str = "config") -> T:
     """The value of type `kind` that `data` describes; `at` is the path named in errors."""
+    if isinstance(data, dict):
+        data = with_new_kinds(cast("Table", data))
     return cast("T", _decode(kind, data, at))
 
 

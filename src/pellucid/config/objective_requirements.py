@@ -11,16 +11,16 @@ from typing import assert_never
 from pellucid.config.corpora import Conversations, Labelled, Pairs, Preferences, Prompts
 from pellucid.config.model import Transformer
 from pellucid.config.objectives import (
+    DPO,
+    MLM,
+    SFT,
     Classification,
-    DirectPreference,
     Distillation,
-    MaskedTokens,
     NextToken,
     Objective,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     SpanCorruption,
-    SupervisedFineTuning,
 )
 from pellucid.config.output_heads import ClassificationHead, LanguageHead, NoHead
 from pellucid.config.text import Corpus, Files, StandardLibrary
@@ -35,16 +35,16 @@ _PAIR = ("an encoder-decoder with a language head",)
 #: What each objective trains, and the data it learns from.
 _NEEDS: dict[type[Objective], tuple[tuple[str, ...], Kinds]] = {
     NextToken: (_DECODER, _TEXT),
-    MaskedTokens: (("an encoder with a language head",), _TEXT),
+    MLM: (("an encoder with a language head",), _TEXT),
     SpanCorruption: (_PAIR, _TEXT),
-    SequenceToSequence: (_PAIR, (Pairs,)),
+    Seq2Seq: (_PAIR, (Pairs,)),
     Classification: (
         ("an encoder with a classification head", "a decoder with a classification head"),
         (Labelled,),
     ),
-    SupervisedFineTuning: (_DECODER, (Conversations,)),
+    SFT: (_DECODER, (Conversations,)),
     Distillation: (_DECODER, _TEXT),
-    DirectPreference: (_DECODER, (Preferences,)),
+    DPO: (_DECODER, (Preferences,)),
     PolicyGradient: (_DECODER, (Prompts,)),
 }
 #: What to do about data of another kind.
@@ -86,7 +86,7 @@ def check_needs(
             f"text.corpus is {type(corpus).__name__}: {_ADVICE[data]}, or choose another objective "
             "with --objective (pellucid presets list --objectives)"
         )
-    if start is None and isinstance(objective, DirectPreference | PolicyGradient):
+    if start is None and isinstance(objective, DPO | PolicyGradient):
         raise ConfigError(
             f"objective {name} compares the model with the one it began as, and this run begins "
             "with weights drawn at random: go on from a model that answers already, with --from RUN"

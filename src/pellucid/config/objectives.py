@@ -33,7 +33,7 @@ class NextToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedTokens:
+class MLM:
     """Give back tokens that are hidden in a text that is seen both ways, as BERT was trained.
 
     Of all tokens the share `chosen` is predicted. Of those, the share `masked` is replaced by the
@@ -75,7 +75,7 @@ class SpanCorruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceToSequence:
+class Seq2Seq:
     """Write a text while looking at another: each token from the source and those before it."""
 
     label_smoothing: float
@@ -106,7 +106,7 @@ class Classification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisedFineTuning:
+class SFT:
     """Predict the tokens of answers from their prompts, which are seen and not predicted.
 
     With `packed` several examples lie in one row, none of them seen from another, and positions
@@ -145,7 +145,7 @@ class Distillation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectPreference:
+class DPO:
     """Make the chosen of two answers likelier than the rejected one, against a reference (DPO).
 
     `beta` is how dearly distance from the reference is paid for. `loss`: "sigmoid" is
@@ -196,13 +196,13 @@ class PolicyGradient:
 
 Objective = (
     NextToken
-    | MaskedTokens
+    | MLM
     | SpanCorruption
-    | SequenceToSequence
+    | Seq2Seq
     | Classification
-    | SupervisedFineTuning
+    | SFT
     | Distillation
-    | DirectPreference
+    | DPO
     | PolicyGradient
 )
 

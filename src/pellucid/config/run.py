@@ -13,11 +13,12 @@ from pellucid.config.codec import Table, assignment, decode, encode, overlay, to
 from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
+from pellucid.config.old_names import with_new_kinds
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
 from pellucid.config.training import Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
-from pellucid.version import FORMAT
+from pellucid.version import FORMAT, READABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +66,31 @@ def run_to_toml(run: Run) -> str:
 def run_from_table(
     table: Table, find_base: Callable[[str], Run], assignments: Iterable[str] = ()
 ) -> Run:
-    """The run that a table describes: its base, then what it says itself, then each `--set`.
+    """The run that a table describes: its base, then its own settings, then each `--set`.
+
+    A table of format 1 may have the old names of kinds; you see one warning.
+
+    Args:
+        table: a config as TOML gives it.
+        find_base: finds the preset that `base` names.
+        assignments: texts such as "training.batch_size=16".
 
     Raises:
         ConfigError: an unknown base, key or kind, or a value of the wrong type or range.
     """
-    table = dict(table)
-    written = table.pop("format", FORMAT)
-    if written != FORMAT:
+    table = with_new_kinds(table, warn_for="the config")
+    saved_format = table.pop("format", FORMAT)
+    if saved_format not in READABLE:
         raise ConfigError(
-            f"format: this config has format {written!r}, this version of pellucid reads format "
-            f"{FORMAT}: use the version that wrote it, or start from a preset"
+            f"format: this config has format {saved_format!r}, this version of pellucid reads "
+            f"{' and '.join(map(str, READABLE))}: use the version that wrote it, or start from a "
+            "preset"
         )
     base = base_of(table)
     if base is not None:
         table = overlay(encode(find_base(base)), table)
     for text in assignments:
-        table = overlay(table, assignment(text))
+        table = overlay(table, with_new_kinds(assignment(text), warn_for=f"--set {text}"))
     return decode(Run, table, "")
 
 

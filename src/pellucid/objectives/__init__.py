@@ -7,33 +7,34 @@ from pellucid.objectives.assemble import assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
 from pellucid.objectives.classification import Classification, Classifier
 from pellucid.objectives.distillation import Distillation, token_divergence
-from pellucid.objectives.dpo import DirectPreference, answer_log_p
+from pellucid.objectives.dpo import DPO, answer_log_p
 from pellucid.objectives.linear_cross_entropy import (
     LinearCrossEntropy,
     head_cross_entropy,
     linear_cross_entropy,
 )
-from pellucid.objectives.mlm import MaskedTokens
+from pellucid.objectives.mlm import MLM
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference, asked, at_rest, frozen
-from pellucid.objectives.seq2seq import SequenceToSequence
+from pellucid.objectives.seq2seq import Seq2Seq
 from pellucid.objectives.token_loss import TokenLoss, token_entropy
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
+    "DPO",
+    "MLM",
     "Classification",
     "Classifier",
-    "DirectPreference",
     "Distillation",
     "LazyLogits",
     "LinearCrossEntropy",
-    "MaskedTokens",
     "NextToken",
     "Objective",
     "PolicyGradient",
     "Reference",
-    "SequenceToSequence",
+    "Seq2Seq",
     "TokenLoss",
     "answer_log_p",
     "asked",
@@ -49,3 +50,5 @@ __all__ = [
     "token_entropy",
     "token_log_p",
 ]
+
+__getattr__ = _names_of(__name__)

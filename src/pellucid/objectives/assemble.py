@@ -19,13 +19,13 @@ from pellucid.errors import ConfigError
 from pellucid.maths.policy_gradient import grpo_advantages, rloo_advantages
 from pellucid.objectives.classification import Classification
 from pellucid.objectives.distillation import Distillation
-from pellucid.objectives.dpo import DirectPreference
-from pellucid.objectives.mlm import MaskedTokens
+from pellucid.objectives.dpo import DPO
+from pellucid.objectives.mlm import MLM
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference
-from pellucid.objectives.seq2seq import SequenceToSequence
+from pellucid.objectives.seq2seq import Seq2Seq
 
 #: Added to the spread of a group's rewards, so that a group without any is not divided by 0.
 _LEAST_SPREAD = 1e-4
@@ -39,25 +39,25 @@ def assemble(
 ) -> Objective:
     """The objective that `objective` describes.
 
-    Distillation needs a `teacher`, direct preference a `reference`. A policy gradient reports the
+    Distillation needs a `teacher`, DPO a `reference`. A policy gradient reports the
     exact KL where it has a `reference`.
 
     Raises:
         ConfigError: the model that the objective needs was not given.
     """
     match objective:
-        case config.NextToken() | config.SupervisedFineTuning():
+        case config.NextToken() | config.SFT():
             return NextToken(
                 label_smoothing=objective.label_smoothing,
                 z_loss=objective.z_loss,
                 entropy_bonus=objective.entropy_bonus,
             )
-        case config.MaskedTokens():
-            return MaskedTokens()
+        case config.MLM():
+            return MLM()
         case config.SpanCorruption():
-            return SequenceToSequence()
-        case config.SequenceToSequence():
-            return SequenceToSequence(
+            return Seq2Seq()
+        case config.Seq2Seq():
+            return Seq2Seq(
                 label_smoothing=objective.label_smoothing,
                 z_loss=objective.z_loss,
                 entropy_bonus=objective.entropy_bonus,
@@ -68,8 +68,8 @@ def assemble(
             )
         case config.Distillation():
             return _distillation(objective, teacher)
-        case config.DirectPreference():
-            return _direct_preference(objective, reference)
+        case config.DPO():
+            return _dpo(objective, reference)
         case config.PolicyGradient():
             return PolicyGradient(
                 beta=objective.beta,
@@ -96,15 +96,13 @@ def _distillation(objective: config.Distillation, teacher: LanguageModel | None)
     )
 
 
-def _direct_preference(
-    objective: config.DirectPreference, reference: Reference | None
-) -> DirectPreference:
+def _dpo(objective: config.DPO, reference: Reference | None) -> DPO:
     if reference is None:
         raise ConfigError(
-            "objective DirectPreference compares the model with the one it began as, and there is "
+            "objective DPO compares the model with the one it began as, and there is "
             "none: start from a trained run"
         )
-    return DirectPreference(
+    return DPO(
         reference,
         beta=objective.beta,
         loss=objective.loss,

@@ -22,7 +22,7 @@ from pellucid.objectives.chunks import row_log_p
 from pellucid.objectives.reference import Reference, asked
 
 
-class DirectPreference:
+class DPO:
     """-log sigmoid(z), z = beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)], over pairs.
 
     log P of an answer is the sum over its tokens. With `label_smoothing` s a share of pairs is

@@ -10,7 +10,7 @@ from pellucid.batches import LanguageModel, Loss, TokenBatch
 from pellucid.objectives.token_loss import TokenLoss
 
 
-class MaskedTokens:
+class MLM:
     """-sum_t log p(x_t | the text with x_t hidden) / hidden tokens.
 
     Source:

@@ -10,7 +10,7 @@ from pellucid.batches import LanguageModel, Loss, PairBatch
 from pellucid.objectives.token_loss import TokenLoss
 
 
-class SequenceToSequence:
+class Seq2Seq:
     """-sum_t log p(y_t | y_1 ... y_t-1, x) / tokens of y: each true token is given the true ones.
 
     Source:

@@ -5,19 +5,19 @@ Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and no
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.presets.catalog import FAMILIES, PRESETS, diff, find
-from pellucid.presets.objectives import GOALS, ObjectivePreset, find_goal
+from pellucid.presets.objectives import OBJECTIVES, ObjectivePreset, find_objective
 from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
 
 __all__ = [
     "FAMILIES",
-    "GOALS",
     "LARGE_MODEL_OPTIMISER",
     "LARGE_MODEL_SCHEDULE",
+    "OBJECTIVES",
     "PRESETS",
     "ObjectivePreset",
     "diff",
     "find",
-    "find_goal",
+    "find_objective",
 ]
 
 __getattr__ = _names_of(__name__)

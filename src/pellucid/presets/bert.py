@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid.config import (
+    MLM,
     MLP,
     AdamW,
     Embedding,
@@ -31,7 +32,6 @@ from pellucid.config import (
     LayerNorm,
     Learned,
     Linear,
-    MaskedTokens,
     MultiHead,
     NoHead,
     Normal,
@@ -55,7 +55,7 @@ def _bert(*, n_layers: int, n_heads: int, d_model: int) -> Run:
             tokenizer=WordPiece(vocab_size=30_521, lowercase=True),
             special=("mask",),
         ),
-        objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
+        objective=MLM(chosen=0.15, masked=0.8, replaced=0.1),
         model=Transformer(
             vocab_size=30_522,
             context_length=512,

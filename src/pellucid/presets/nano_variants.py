@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid.config import (
-    MaskedTokens,
+    MLM,
     MultiHead,
-    SequenceToSequence,
+    Seq2Seq,
     Stack,
 )
 from pellucid.presets.nano import NANO
@@ -24,7 +24,7 @@ NANO_ENCODER = replace(
     NANO,
     text=replace(NANO.text, special=("mask",)),
     model=replace(NANO.model, encoder=_DECODER, decoder=None),
-    objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
+    objective=MLM(chosen=0.15, masked=0.8, replaced=0.1),
 )
 
 NANO_PAIR = replace(
@@ -34,5 +34,5 @@ NANO_PAIR = replace(
         encoder=_DECODER,
         decoder=replace(_DECODER, cross_attention=_DECODER.attention),
     ),
-    objective=SequenceToSequence(label_smoothing=0.1),
+    objective=Seq2Seq(label_smoothing=0.1),
 )

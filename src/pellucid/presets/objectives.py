@@ -20,22 +20,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pellucid.config import (
+    DPO,
+    MLM,
+    SFT,
     AdamW,
     Classification,
     ClassificationHead,
     Cosine,
-    DirectPreference,
     Distillation,
     Epochs,
     Head,
-    MaskedTokens,
     NextToken,
     Objective,
     PolicyGradient,
-    SequenceToSequence,
+    Seq2Seq,
     SpanCorruption,
-    SupervisedFineTuning,
     encode,
+    new_objective,
 )
 from pellucid.errors import ConfigError
 
@@ -77,7 +78,7 @@ def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str
     }
 
 
-GOALS: Mapping[str, ObjectivePreset] = {
+OBJECTIVES: Mapping[str, ObjectivePreset] = {
     "next-token": ObjectivePreset(
         what="predict each token from those before it",
         preset="nano",
@@ -87,11 +88,11 @@ GOALS: Mapping[str, ObjectivePreset] = {
     "mlm": ObjectivePreset(
         what="fill masked tokens of a text that is seen both ways",
         preset="nano-encoder",
-        objective=MaskedTokens(chosen=0.15, masked=0.8, replaced=0.1),
+        objective=MLM(chosen=0.15, masked=0.8, replaced=0.1),
         special=("mask",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
-    "spans": ObjectivePreset(
+    "span-corruption": ObjectivePreset(
         what="write the spans that were cut out of a text",
         preset="nano-pair",
         objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
@@ -101,10 +102,10 @@ GOALS: Mapping[str, ObjectivePreset] = {
     "seq2seq": ObjectivePreset(
         what="write a text while looking at another: translate, summarise",
         preset="nano-pair",
-        objective=SequenceToSequence(label_smoothing=0.1),
+        objective=Seq2Seq(label_smoothing=0.1),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
-    "classification": ObjectivePreset(
+    "classify": ObjectivePreset(
         what="name the class of a text",
         preset="nano-encoder",
         objective=Classification(label_smoothing=0.0),
@@ -114,10 +115,10 @@ GOALS: Mapping[str, ObjectivePreset] = {
     "sft": ObjectivePreset(
         what="answer prompts: predict the tokens of answers, from instructions or chats",
         preset="nano",
-        objective=SupervisedFineTuning(label_smoothing=0.0),
+        objective=SFT(label_smoothing=0.0),
         tuning=_tuning(2e-3, epochs=3, batch_size=8),
     ),
-    "distillation": ObjectivePreset(
+    "distill": ObjectivePreset(
         what="predict what a teacher predicts",
         preset="nano",
         objective=Distillation(teacher="", divergence="forward", temperature=2.0, hard_weight=0.5),
@@ -125,11 +126,11 @@ GOALS: Mapping[str, ObjectivePreset] = {
     "dpo": ObjectivePreset(
         what="make the chosen of two answers likelier than the rejected one",
         preset="nano",
-        objective=DirectPreference(beta=0.1, loss="sigmoid", label_smoothing=0.0),
+        objective=DPO(beta=0.1, loss="sigmoid", label_smoothing=0.0),
         dropout=False,
         tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
-    "policy": ObjectivePreset(
+    "policy-gradient": ObjectivePreset(
         what="draw answers, and make those with the better reward likelier",
         preset="nano",
         objective=PolicyGradient(
@@ -146,14 +147,15 @@ GOALS: Mapping[str, ObjectivePreset] = {
 }
 
 
-def find_goal(name: str) -> ObjectivePreset:
+def find_objective(name: str) -> ObjectivePreset:
     """The objective called `name`.
 
     Raises:
         ConfigError: there is none; the message lists those there are.
     """
-    if name not in GOALS:
-        near = difflib.get_close_matches(name, GOALS, n=1)
+    name = new_objective(name)
+    if name not in OBJECTIVES:
+        near = difflib.get_close_matches(name, OBJECTIVES, n=1)
         hint = f"; did you mean {near[0]!r}" if near else ""
-        raise ConfigError(f"unknown objective {name!r}{hint}; objectives: {', '.join(GOALS)}")
-    return GOALS[name]
+        raise ConfigError(f"unknown objective {name!r}{hint}; objectives: {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]

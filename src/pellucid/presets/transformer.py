@@ -29,7 +29,7 @@ from pellucid.config import (
     MultiHead,
     PostNorm,
     Run,
-    SequenceToSequence,
+    Seq2Seq,
     Sinusoidal,
     Stack,
     Steps,
@@ -73,7 +73,7 @@ def _transformer(*, n_heads: int, d_model: int, dropout: float, steps: int) -> R
                 weights=Xavier(), embedding_std=d_model**-0.5, outputs="plain"
             ),
         ),
-        objective=SequenceToSequence(label_smoothing=0.1),
+        objective=Seq2Seq(label_smoothing=0.1),
         optimiser=Adam(learning_rate=(4000 * d_model) ** -0.5, betas=(0.9, 0.98), eps=1e-9, l2=0.0),
         schedule=Cosine(warm_up=4000 / steps, final=(4000 / steps) ** 0.5),
         training=replace(

@@ -28,8 +28,8 @@ from pellucid.data import StoredExamples
 from pellucid.data.prepared import Data
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
+from pellucid.saved_runs.machine import find_device, find_precision
 from pellucid.saved_runs.memory_check import check_memory
-from pellucid.saved_runs.plan import find_device, find_precision
 
 _DOES = "this training needs"
 _ANSWERS = ("chosen", "rejected")
@@ -83,8 +83,8 @@ def _conditions(
         precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=parameter_count(reference) if reference is not None and copied else 0,
-        asked_token=0 if reference is None else token_bytes(reference, precision),
+        frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
+        frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,
@@ -94,15 +94,15 @@ def _conditions(
 def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
     """The longest rows that encoder and decoder read; None where rows are whole contexts."""
     objective = run.objective
-    packed = isinstance(objective, config.SupervisedFineTuning) and objective.packed
+    packed = isinstance(objective, config.SFT) and objective.packed
     if packed or not isinstance(data, StoredExamples):
         return None
     train, longest = data.train, data.train.longest_row
     lengths = {name: column.lengths for name, column in train.columns.items()}
     match objective:
-        case config.SequenceToSequence():
+        case config.Seq2Seq():
             return int(lengths["source"].max()), int(lengths["target"].max())
-        case config.DirectPreference():  # the two answers are not filled up to one length
+        case config.DPO():  # the two answers are not filled up to one length
             rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
             mean = sum(rows) // len(rows)
             return mean, mean
@@ -119,7 +119,7 @@ def _reference_model(run: config.Run) -> config.Transformer | None:
             if not teacher or not Path(teacher).exists():  # its task refuses, and says why
                 return None
             return least_model(config_of(Path(teacher)).model)
-        case config.DirectPreference() | config.PolicyGradient():
+        case config.DPO() | config.PolicyGradient():
             return least_model(with_vocabulary(run).model)
         case _:
             return None

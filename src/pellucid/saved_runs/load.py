@@ -16,14 +16,14 @@ from torch import Tensor
 
 from pellucid import config, reader
 from pellucid.checkpoints import load_model_tensors, refuse_non_finite
-from pellucid.config import decode, run_from_table
+from pellucid.config import decode, run_from_table, with_new_kinds
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError
 from pellucid.free_memory import forcing
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
+from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
-from pellucid.saved_runs.plan import find_device
 from pellucid.saved_runs.published import load_published
 from pellucid.tokenizers import Tokenizer
 
@@ -104,12 +104,12 @@ def read_config(folder: RunFolder) -> config.Run:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """The table in a TOML file.
+    """The config in a TOML file; for names of 0.1 you see one warning.
 
     Raises:
         ConfigError: it cannot be read, or is not TOML.
     """
-    return reader.read_toml(file, refusal=ConfigError)
+    return with_new_kinds(reader.read_toml(file, refusal=ConfigError), warn_for=str(file))
 
 
 def read_plan(folder: RunFolder) -> config.Plan:

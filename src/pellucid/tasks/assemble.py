@@ -31,19 +31,19 @@ def assemble_task(given: TaskInputs) -> Task:
     match objective:
         case config.NextToken():
             return reading_on(given, assemble_objective(objective))
-        case config.MaskedTokens():
+        case config.MLM():
             return unmasking(given)
         case config.SpanCorruption():
             return uncorrupting(given)
-        case config.SequenceToSequence():
+        case config.Seq2Seq():
             return rewriting(given)
         case config.Classification():
             return classifying(given)
-        case config.SupervisedFineTuning():
+        case config.SFT():
             return answering(given)
         case config.Distillation():
             return distilling(given)
-        case config.DirectPreference():
+        case config.DPO():
             return preferring(given)
         case config.PolicyGradient():
             return rewarded(given)

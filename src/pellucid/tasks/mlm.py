@@ -41,7 +41,7 @@ _SHOWN_TOKENS = 24
 def unmasking(given: TaskInputs) -> Task:
     """Windows of a text with some tokens hidden; judged by nats per hidden token."""
     run = given.run
-    assert isinstance(run.objective, config.MaskedTokens)
+    assert isinstance(run.objective, config.MLM)
     masking = masking_for(
         given.tokenizer,
         chosen=run.objective.chosen,

@@ -48,7 +48,7 @@ def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
         if name is not None:
             raise ConfigError(
                 f"--reward {name}: objective {type(objective).__name__} has no reward; leave it "
-                "out, or choose --objective policy"
+                "out, or choose --objective policy-gradient"
             )
         return None
     if name is None:
@@ -79,8 +79,8 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
         )
     raise ConfigError(
         f"--reward {name}: {folder.path} was trained for {trained_reward}, and with another reward "
-        f"it would be another run: start one with --objective policy --from {folder.path}, or pass "
-        "--allow-drift too"
+        "it would be another run: start one with --objective policy-gradient "
+        f"--from {folder.path}, or pass --allow-drift too"
     )
 
 

@@ -25,7 +25,7 @@ from pellucid.tasks.task import Fact, Task, TaskInputs, Written
 def answering(given: TaskInputs) -> Task:
     """Conversations, packed or of about the same length; judged by nats per token of answers."""
     run, data = given.run, given.examples
-    assert isinstance(run.objective, config.SupervisedFineTuning)
+    assert isinstance(run.objective, config.SFT)
     length, pad_id = run.model.context_length, given.tokenizer.end_id
     collation = Answers(pad_id=pad_id, longest=length)
     objective = assemble(run.objective)

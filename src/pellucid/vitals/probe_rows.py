@@ -19,7 +19,7 @@ from pellucid.batches import (
 )
 from pellucid.model import Transformer
 from pellucid.objectives import (
-    DirectPreference,
+    DPO,
     Distillation,
     PolicyGradient,
     Reference,
@@ -53,7 +53,7 @@ class Rows:
         objective = self._job.objective
         if isinstance(objective, Distillation):
             return "teacher", lambda: self._call_reference(frozen(objective.teacher))
-        if isinstance(objective, DirectPreference | PolicyGradient) and objective.reference:
+        if isinstance(objective, DPO | PolicyGradient) and objective.reference:
             reference = objective.reference
             return "reference", lambda: self._call_reference(reference)
         return None
@@ -73,7 +73,8 @@ def probe_of(model: Transformer, batch: Batch) -> Probe:
     if isinstance(batch, PreferenceBatch):
         return probe_of(model, batch.chosen)
     places = labels = None
-    if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and model.has_head:
+    predicts_tokens = model.output_head.no_token_logits is None
+    if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and predicts_tokens:
         places = places_of(batch.targets)  # before they are moved: nothing waits for a device
         labels = batch.targets.flatten()[places].to(model.device)
         places = places.to(model.device)

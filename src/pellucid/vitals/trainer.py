@@ -20,7 +20,7 @@ from pellucid.batches import IGNORED, Batch, TokenBatch
 from pellucid.checkpoints import write_text
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.objectives import DirectPreference, PolicyGradient
+from pellucid.objectives import DPO, PolicyGradient
 from pellucid.reader import read_json_table
 from pellucid.training import (
     Event,
@@ -109,7 +109,7 @@ def _begin(
     watch.other = job_rows.other()
     watch.judge.baselines = None if first is None else _baselines(job, first, size)
     watch.judge.counts_tokens = job.unit == "tokens"
-    watch.judge.answers_are_given = isinstance(job.objective, DirectPreference)
+    watch.judge.answers_are_given = isinstance(job.objective, DPO)
     watch.judge.excused = _excused(job)
     watch.told_elsewhere = {"gradient.norm"}
     watch.stops_clock = True
@@ -119,7 +119,7 @@ def _begin(
 def _excused(job: Job) -> dict[str, str]:
     """Signs that say nothing of what this objective minimises, each with the reason."""
     excuses: dict[str, str] = {}
-    if isinstance(job.objective, DirectPreference | PolicyGradient):
+    if isinstance(job.objective, DPO | PolicyGradient):
         answers = "answers are weighed against each other, and a certain token ends no learning"
         excuses |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
     if isinstance(job.objective, PolicyGradient):

@@ -146,18 +146,18 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
     quoted_sentence = _word(str(facts.get("sentence", run.config.training.sentence)))
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
-        case config.MaskedTokens():
+        case config.MLM():
             mask = run.tokenizer.roles().get("mask_token", "")
             sentence = shlex.quote(f"{run.config.training.sentence} {mask}")
             return [f"pellucid fill {folder} {sentence}", evaluate]
-        case config.SequenceToSequence():
+        case config.Seq2Seq():
             return [f"pellucid translate {folder} {quoted_sentence}", evaluate]
         case config.SpanCorruption():
             tune = f"pellucid train --objective seq2seq --from {folder} PATH"
             return [tune, f"pellucid evaluate {folder}"]
         case config.Classification():
             return [f"pellucid classify {folder} {quoted_sentence}", evaluate]
-        case config.SupervisedFineTuning() | config.DirectPreference() | config.PolicyGradient():
+        case config.SFT() | config.DPO() | config.PolicyGradient():
             return [f"pellucid answer {folder} {quoted_sentence}", evaluate]
         case config.NextToken() | config.Distillation():
             return [

@@ -43,9 +43,7 @@ def call(arguments: argparse.Namespace) -> None:
                 "what the student is; give one of them, with what differs as --set"
             )
         arguments.preset, arguments.config = None, arguments.into
-    train_as_said(
-        arguments, paths=arguments.paths, objective="distillation", teacher=arguments.teacher
-    )
+    train_as_said(arguments, paths=arguments.paths, objective="distill", teacher=arguments.teacher)
 
 
 def _is_file(student: str) -> bool:

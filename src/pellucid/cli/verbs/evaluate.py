@@ -47,7 +47,7 @@ def add_to(verbs: Any) -> None:
     )
     rows.add_argument("--beams", type=BEAMS, metavar="N", help="how it writes: 1, the default, is "
                       "greedy")  # fmt: skip
-    rows.add_argument("--reward", metavar="M:F", help="for policy: as in pellucid train")
+    rows.add_argument("--reward", metavar="M:F", help="for policy-gradient: as in pellucid train")
     parser.add_argument("--device", default="cpu", metavar="D")
     add_weights(parser)
     add_force(parser)

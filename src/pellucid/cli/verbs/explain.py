@@ -68,7 +68,7 @@ def add_to(verbs: Any) -> None:
         help="of an encoder-decoder: what its decoder reads (what it would write itself)",
     )
     parser.add_argument(
-        "--without",
+        "--ablate",
         action="append",
         default=[],
         metavar="HEAD",
@@ -91,7 +91,7 @@ def call(arguments: argparse.Namespace) -> None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
         find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
-    scales = dict(map(_scale, arguments.without))
+    scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
     if page_was_asked_for(arguments):
@@ -188,7 +188,7 @@ def _scale(word: str) -> tuple[str, HeadScale]:
         return head, float(scale) if equals else 0.0
     except ValueError:
         raise ConfigError(
-            f"--without {word}: {scale!r} is no number; write L2.H1=0.5 or L2.H1=mean"
+            f"--ablate {word}: {scale!r} is no number; write L2.H1=0.5 or L2.H1=mean"
         ) from None
 
 
@@ -203,7 +203,7 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     if arguments.json:
         print_json(asdict(difference))
         return
-    heads = ", ".join(arguments.without)
+    heads = ", ".join(arguments.ablate)
     print(f"without {heads}, after token {original.pieces(original.side)[token]!r} ({token}):\n")
     print(f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}")
     for word, p_before, p_after in zip(
@@ -224,11 +224,7 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     from pellucid.saved_runs.requirements import kind_of
 
     chapters = [{"id": entry.id, "about": entry.about} for entry in CHAPTERS]
-    if (
-        kind_of(run.model) != "decoder"
-        or run.model.classifier is not None
-        or not run.model.has_head
-    ):
+    if kind_of(run.model) != "decoder" or run.model.output_head.no_token_logits is not None:
         _print_tokens(run, arguments, chapters)
         return
     reading = explain.read_sentence(run, arguments.sentence)

@@ -27,7 +27,7 @@ from pellucid.counting import (
     peak_memory,
     with_vocabulary,
 )
-from pellucid.presets import FAMILIES, GOALS, PRESETS, ObjectivePreset, diff, find
+from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
 
 #: A number with or without a unit, as against a name or a formula.
 _QUANTITY = re.compile(r"[\d,.e+-]+( [A-Z]+)?")
@@ -80,9 +80,9 @@ def _list(arguments: argparse.Namespace) -> None:
 def _list_objectives(*, as_json: bool) -> None:
     """The names that --objective takes, with what each learns, from what, and its preset."""
     if as_json:
-        print_json({name: _describe_goal(goal) for name, goal in GOALS.items()})
+        print_json({name: _describe_goal(goal) for name, goal in OBJECTIVES.items()})
         return
-    for name, goal in GOALS.items():
+    for name, goal in OBJECTIVES.items():
         description = _describe_goal(goal)
         print(f"{name:<16} {description['learns']}")
         print(f"{'':<16} from {description['from']}; preset {description['preset']}")

@@ -99,9 +99,9 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
         raise ConfigError(
             "--target is for the terminal: on a page the decoder reads what it would write itself"
         )
-    if arguments.html is not None and arguments.without:
+    if arguments.html is not None and arguments.ablate:
         raise ConfigError(
-            "a file holds the model as it was trained: leave --without out, or --serve"
+            "a file holds the model as it was trained: leave --ablate out, or --serve"
         )
     return wants_page
 

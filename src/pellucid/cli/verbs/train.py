@@ -49,7 +49,8 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--objective",
         metavar="NAME",
-        help="what is learnt: next-token, mlm, spans, seq2seq, classification, sft, dpo, policy",
+        help="what to learn: next-token, mlm, span-corruption, seq2seq, classify, sft, dpo, "
+        "policy-gradient",
     )
     parser.add_argument(
         "--from", dest="start", metavar="RUN", help="go on from the weights of a run or model"
@@ -58,7 +59,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--reward",
         metavar="M:F",
-        help="for policy: MODULE:FUNCTION, or RUN:CLASS of a classifier",
+        help="for policy-gradient: MODULE:FUNCTION, or RUN:CLASS of a classifier",
     )
     parser.add_argument(
         "--columns",
@@ -151,11 +152,11 @@ def _branch_or_refuse(arguments: argparse.Namespace) -> None:
         _refuse_with_resume(arguments)
         return
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
     arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
-    run = choose(config_file=config_and_out[0])
+    run = resolve_config(config_file=config_and_out[0])
     arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
 
 

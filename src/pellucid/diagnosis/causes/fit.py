@@ -79,7 +79,7 @@ def nothing_learnt(course: HistoryView) -> Candidate | None:
         return None  # it was trained before, as far as is known, and may know such text
     if course.updates - course.settled < limit("FIT004", "updates"):
         return None
-    if course.facts.objective in ("DirectPreference", "PolicyGradient"):
+    if course.facts.objective in ("DPO", "PolicyGradient"):
         return None
     return Candidate(
         code="FIT004",
@@ -115,7 +115,7 @@ def stopped_stepping(course: HistoryView) -> Candidate | None:
 def solved(course: HistoryView) -> Candidate | None:
     """A loss near 0, or a teacher that is met: nothing is left from which to learn."""
     end, apart = course.end, course.last("teacher.kl")
-    if end is None or course.facts.objective in ("DirectPreference", "PolicyGradient"):
+    if end is None or course.facts.objective in ("DPO", "PolicyGradient"):
         return None
     met = apart is not None and apart < limit("FIT005", "loss")
     near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault

@@ -81,7 +81,7 @@ def climbing(course: HistoryView) -> Candidate | None:
 def turned(course: HistoryView) -> Candidate | None:
     """A loss below zero, of an objective whose loss cannot be."""
     negative = [(s, v) for s, v in course.history.losses if v < -0.05]
-    if course.facts.objective in ("PolicyGradient", "DirectPreference") or len(negative) < 3:
+    if course.facts.objective in ("PolicyGradient", "DPO") or len(negative) < 3:
         return None
     return Candidate(
         code="LOS009",
@@ -169,7 +169,7 @@ def other_terms(course: HistoryView) -> Candidate | None:
 def _reported(course: HistoryView) -> float | None:
     """The first reported loss over -log p on the first rows; None where either is not known."""
     probe, start = course.first("loss.probe"), course.start
-    plain = course.facts.objective in (None, "NextToken", "SequenceToSequence")
+    plain = course.facts.objective in (None, "NextToken", "Seq2Seq")
     if not plain or not probe or start is None or course.steps[0] > 2:
         return None
     return start / probe if math.isfinite(start) else None

@@ -61,7 +61,7 @@ def coin(course: HistoryView) -> Candidate | None:
     """A preference loss that stays that of a coin."""
     low, high = limit("PRF001", "low"), limit("PRF001", "high")
     end = course.end
-    if course.facts.objective != "DirectPreference" or end is None:
+    if course.facts.objective != "DPO" or end is None:
         return None
     if course.updates < limit("PRF001", "updates") or not low < end < high:
         return None
@@ -85,7 +85,7 @@ def unchanged_answers(course: HistoryView) -> Candidate | None:
     risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
     if risen < limit("PRF002", "risen"):
         return None
-    gain_name = "margin" if course.facts.objective == "DirectPreference" else "reward"
+    gain_name = "margin" if course.facts.objective == "DPO" else "reward"
     return Candidate(
         code="PRF002",
         likely=0.6,

@@ -55,7 +55,7 @@ class Log:
     @property
     def in_tokens(self) -> bool:
         """Whether the loss is, as far as is known, one of guessing tokens."""
-        return self.facts.objective in (None, "NextToken", "SupervisedFineTuning")
+        return self.facts.objective in (None, "NextToken", "SFT")
 
 
 def values(points: Points) -> list[float]:

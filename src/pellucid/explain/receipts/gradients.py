@@ -34,7 +34,7 @@ from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
-from pellucid.model import Transformer
+from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
     LinearAttentionFacts,
     LinearFacts,
@@ -126,7 +126,7 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         formula=formula,
         expression=apply("div", numerator, n),
         address=at(stands, word, feature),
-        source=source_line(Transformer.logits, "F.linear(hidden"),
+        source=source_line(LanguageHead.logits, "F.linear(hidden"),
         least=0.0,
     )
 

@@ -23,7 +23,7 @@ from pellucid.explain.receipts.builder import (
     vector,
 )
 from pellucid.explain.trace_types import Trace
-from pellucid.model import Transformer
+from pellucid.model import LanguageHead
 
 
 def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
@@ -48,7 +48,7 @@ def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula=formula,
         expression=expression,
         address=at("logits", token, word),
-        source=source_line(Transformer.logits, "F.linear(hidden"),
+        source=source_line(LanguageHead.logits, "F.linear(hidden"),
     )
 
 
