@@ -10,8 +10,7 @@ import pytest
 import pellucid
 from pellucid import explain
 from pellucid.explain import Trace
-from pellucid.explain.addresses.markdown import format_addresses
-from pellucid.explain.addresses.table import ADDRESSES
+from pellucid.explain.addresses.table import ADDRESSES, format_addresses
 from pellucid.explain.chapter_types import Receipt
 from support.models import BASE, ENCODERS, PAIRS, build
 from support.traced import MODELS, TWINS, traced

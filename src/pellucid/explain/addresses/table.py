@@ -5,7 +5,7 @@ from __future__ import annotations
 from pellucid.explain import outputs
 from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.forward import of_trace
-from pellucid.explain.addresses.layer_table import LAYER_ADDRESSES
+from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import gradients as gradient_receipts
 from pellucid.explain.receipts import outputs as output_receipts
@@ -193,3 +193,26 @@ ADDRESSES: tuple[Address, ...] = (
         receipt="open the chapter after-update: its receipts are those of the copy",
     ),
 )
+
+_HEADINGS = ("address", "what it is", "shape", "gradient", "receipt")
+
+
+def format_addresses() -> str:
+    """The table of docs/explain.md: one row of Markdown for each row of the table, and one line for each family of parts."""
+    rows = [
+        (
+            f"`{row.pattern}`",
+            row.about,
+            ", ".join(row.axes) or "one number",
+            row.backward if isinstance(row.backward, str) else "yes",
+            row.receipt if isinstance(row.receipt, str) else "yes",
+        )
+        for row in ADDRESSES
+    ]
+    lines = [f"| {' | '.join(cells)} |" for cells in (_HEADINGS, ("---",) * 5, *rows)]
+    families = [f"- `{{{name}}}`: {_list(parts)}" for name, parts in FAMILIES.items()]
+    return "\n".join([*lines, "", *families])
+
+
+def _list(parts: tuple[str, ...]) -> str:
+    return ", ".join(f"`{part}`" for part in parts)
