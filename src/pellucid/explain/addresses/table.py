@@ -198,7 +198,7 @@ _HEADINGS = ("address", "what it is", "shape", "gradient", "receipt")
 
 
 def format_addresses() -> str:
-    """The table of docs/explain.md: one row of Markdown for each row of the table, and one line for each family of parts."""
+    """The table of docs/explain.md: a row for each address, and a line for each family."""
     rows = [
         (
             f"`{row.pattern}`",
