@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.data import PreparedText, Tally, WindowBatches, next_token_batches
+from pellucid.data import PreparedText, ReadCounts, WindowBatches, next_token_batches
 from pellucid.display.numbers import size
 from pellucid.evaluation.text import evaluate_tokens, prefix
 from pellucid.inference.sample import speak
@@ -95,7 +95,7 @@ def facts_of_text(choice: config.Text, text: PreparedText, tokenizer: Tokenizer)
         yield "changed", f"{share} do not come back as they were: bits per byte flatter"
 
 
-def read_in_words(documents: int, read: Tally) -> str:
+def read_in_words(documents: int, read: ReadCounts) -> str:
     """What was read and what was left out, as one line."""
     parts = [_count(documents, "document")]
     if read.files:
