@@ -4,8 +4,7 @@ Parts take plain keyword numbers and can be built by hand; `assemble` is the one
 No part knows losses, text, presets, or who is watching.
 """
 
-from pellucid.model.assemble import assemble
-from pellucid.model.assemble_trained import assemble_trained
+from pellucid.model.assemble import assemble, assemble_trained
 from pellucid.model.attention import (
     CrossAttention,
     Encoded,
@@ -29,8 +28,8 @@ from pellucid.model.output_head import (
     OutputHead,
 )
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.precision import Narrow, Weights
 from pellucid.model.quantization import narrow
-from pellucid.model.quantized_matrix import Narrow, Weights
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Sandwich,

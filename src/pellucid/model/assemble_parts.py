@@ -1,8 +1,4 @@
-"""The smaller doors from a config to the parts of a block: norms, positions, feed-forward, rules.
-
-Comes in: one kind of `config`, and the widths it has to fit. Goes out: a module or a rule. With
-`assemble`, which calls it, the only file of this room that reads a config.
-"""
+"""The smaller doors from a config to the parts of a block: norms, positions, feed-forward, rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Feed-forward layers: each token by itself, widened, bent, and narrowed again.
-
-Comes in: (batch, time, d_model). Goes out: the same shape. They know no other token.
-"""
+"""Feed-forward layers: each token by itself, widened, bent, and narrowed again."""
 
 from __future__ import annotations
 
