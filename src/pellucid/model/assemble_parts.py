@@ -1,4 +1,4 @@
-"""The smaller doors from a config to the parts of a block: norms, positions, feed-forward, rules."""
+"""From a config to the parts of a block: norms, positions, feed-forward, residual rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear attention: the softmax replaced by a product of features, so that the past fits in a sum."""
+"""Linear attention: products of features in place of the softmax, so that the past is a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole run's vital signs, for a terminal: five rows, each with its curve, and what was not calm."""
+"""The vital signs of a whole run, for a terminal: five rows with their curves."""
 
 from __future__ import annotations
 

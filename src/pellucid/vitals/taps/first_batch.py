@@ -1,4 +1,4 @@
-"""The first batch of a training that is not ours: its rows become the probe, its labels are read."""
+"""The first batch of any training loop: its rows become the probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The residual stream as it passes: its size by depth, what each block adds, what norms divide by."""
+"""The residual stream: its size by depth, what each block adds, what norms divide by."""
 
 from __future__ import annotations
 
