@@ -15,14 +15,13 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
-from pellucid.model.feed_forward import MLP, GatedMLP
+from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pellucid.model.output_head import (
     ClassificationHead,
-    HeadTransform,
     LanguageHead,
     NoHead,
     OutputHead,

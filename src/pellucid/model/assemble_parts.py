@@ -21,6 +21,7 @@ from pellucid.model.feed_forward import (
     MLP,
     Activate,
     GatedMLP,
+    HeadTransform,
     gelu,
     gelu_tanh,
     relu,
@@ -29,7 +30,6 @@ from pellucid.model.feed_forward import (
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from pellucid.model.output_head import HeadTransform
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
