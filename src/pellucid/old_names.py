@@ -68,6 +68,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "explain.chapters": {
+        "Entry": "explain.chapters.ChapterEntry",
+        "find": "explain.chapters.find_chapter",
+        "tell": "explain.chapters.build_chapter",
+    },
     "native": {
         "Way": "native.Direction",
         "turned_off": "native.is_disabled",
@@ -167,6 +172,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "explained": "vitals.explain_rows",
         "numbers": "vitals.to_scalars",
         "told": "vitals.format_row",
+    },
+    "web": {
+        "Ask": "web.PageRequest",
+        "Shelf": "web.RunRegistry",
+        "ask_of": "web.parse_request",
     },
 }
 
