@@ -12,7 +12,7 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, found, prove
-from pellucid.diagnosis.fixes.propose import Prescription, patched
+from pellucid.diagnosis.fixes.propose import Fix, apply_assignments
 from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
 from pellucid.errors import ConfigError
@@ -86,7 +86,7 @@ def test_what_helps_is_recommended_and_its_config_is_written(
     assert Path(proof.file) == hot.parent / "run-fixed.toml"
     assert proof.command == f"pellucid train --config {proof.file}"
     written = choose(config_file=proof.file)
-    assert written == patched(read_config(RunFolder(hot)), proof.best.prescription.assignments)
+    assert written == apply_assignments(read_config(RunFolder(hot)), proof.best.fix.assignments)
     assert proof.incurable == ("ATT003",)
 
 
@@ -179,8 +179,8 @@ def fork(loss: float | None, *sick: str) -> Fork:
 
 
 def trial(*pairs: tuple[Fork, Fork]) -> Trial:
-    does = Prescription(does="it", assignments=("seed=1",), why="", source="", needs="replay")
-    return Trial(prescription=does, codes=("OPT005",), pairs=pairs)
+    does = Fix(does="it", assignments=("seed=1",), why="", source="", needs="replay")
+    return Trial(fix=does, codes=("OPT005",), pairs=pairs)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_branch_goes_on_under_another_config_where_the_run_was(tmp_path: Path)
     run = trained_so(tmp_path / "run", "training.keep_checkpoints=9")
     before = content(run)
     settings = read_config(RunFolder(run))
-    slower = patched(settings, ["optimiser.learning_rate=0.001"])
+    slower = apply_assignments(settings, ["optimiser.learning_rate=0.001"])
     made = branch(run / "checkpoints" / "step-8", slower, tmp_path / "slower")
     assert content(run) == before
     pellucid.resume(made, show=False)

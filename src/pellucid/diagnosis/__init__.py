@@ -41,7 +41,7 @@ from pellucid.diagnosis.finding import (
     register,
     without,
 )
-from pellucid.diagnosis.fixes.propose import Prescription, prescriptions
+from pellucid.diagnosis.fixes.propose import Fix, propose_fixes
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.run import history_of_run
 from pellucid.diagnosis.history.watch import history_of_watch
@@ -80,9 +80,9 @@ __all__ = [
     "Examples",
     "Facts",
     "Finding",
+    "Fix",
     "History",
     "Points",
-    "Prescription",
     "Proof",
     "Reading",
     "Reported",
@@ -117,7 +117,7 @@ __all__ = [
     "history_of_watch",
     "is_log",
     "limit",
-    "prescriptions",
+    "propose_fixes",
     "probe_batch",
     "probe_causality",
     "probe_chance",

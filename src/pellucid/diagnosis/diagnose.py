@@ -27,7 +27,7 @@ from pellucid.diagnosis.finding import (
     register,
     without,
 )
-from pellucid.diagnosis.fixes.propose import prescriptions
+from pellucid.diagnosis.fixes.propose import propose_fixes
 from pellucid.diagnosis.history.history import History, Reading
 from pellucid.diagnosis.not_examined import Asking
 
@@ -182,7 +182,7 @@ def _symptom(id: str, read: Reading) -> Evidence:
 
 def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
     """A finding with what is to be set against it first, where there is a config to set it in."""
-    first = [] if run is None else prescriptions(finding, run)[:1]
+    first = [] if run is None else propose_fixes(finding, run)[:1]
     return replace(finding, patch=first[0].assignments) if first else finding
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pellucid.diagnosis.fixes.propose import Prescription
+from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
@@ -36,7 +36,7 @@ _SPREADS, _SHARE = 2.0, 0.01
 class Trial:
     """One fix, tried: pairs of an unfixed and a fixed fork, and the codes it is prescribed for."""
 
-    prescription: Prescription
+    fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
 
@@ -139,10 +139,10 @@ class Trial:
     def record(self) -> dict[str, Any]:
         """The trial as plain values."""
         return {
-            "does": self.prescription.does,
-            "set": list(self.prescription.assignments),
+            "does": self.fix.does,
+            "set": list(self.fix.assignments),
             "codes": list(self.codes),
-            "needs": self.prescription.needs,
+            "needs": self.fix.needs,
             "verdict": self.verdict,
             "difference": self.mean,
             "spread": self.spread,
@@ -167,7 +167,7 @@ class Proof:
 
     run: str
     trials: tuple[Trial, ...]
-    untried: tuple[tuple[Prescription, str], ...] = ()
+    untried: tuple[tuple[Fix, str], ...] = ()
     incurable: tuple[str, ...] = ()
     note: str = ""
     file: str = ""
@@ -186,12 +186,12 @@ class Proof:
             "run": self.run,
             "trials": [trial.record() for trial in self.trials],
             "untried": [
-                {"does": prescription.does, "set": list(prescription.assignments), "why": why}
-                for prescription, why in self.untried
+                {"does": fix.does, "set": list(fix.assignments), "why": why}
+                for fix, why in self.untried
             ],
             "incurable": list(self.incurable),
             "note": self.note,
-            "recommended": None if best is None else list(best.prescription.assignments),
+            "recommended": None if best is None else list(best.fix.assignments),
             "config": self.file or None,
             "command": self.command or None,
         }
