@@ -35,7 +35,7 @@ _GUESSING = math.log(VOCAB)
 
 
 def repair_split(split: Split, folder: Path, processes: int) -> None:
-    """Try what is proposed_assignments for every harmful fault that config can undo: of one seed each."""
+    """Try the proposed fixes of every harmful fault that config can undo: of one seed each."""
     there = [job for job in jobs(split) if file_of(folder, job).exists()]
     records = [read(file_of(folder, job)) for job in there]
     known = bands(records)

@@ -25,9 +25,23 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "SequenceToSequence": "config.Seq2Seq",
         "SupervisedFineTuning": "config.SFT",
     },
+    "diagnosis": {
+        "Declared": "diagnosis.Expectations",
+        "Prescription": "diagnosis.Fix",
+        "Subject": "diagnosis.ModelAdapter",
+        "found": "diagnosis.build_finding",
+        "prescriptions": "diagnosis.propose_fixes",
+        "reaches": "diagnosis.has_severity",
+        "register": "diagnosis.read_codes",
+        "small_twin": "diagnosis.reduce_model",
+        "undisturbed": "diagnosis.preserve_state",
+        "unsaid": "diagnosis.list_unknowns",
+        "without": "diagnosis.drop_ignored",
+    },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
         "Suspect": "diagnosis.causes.Candidate",
+        "suspects": "diagnosis.causes.find_candidates",
     },
     "examples": {
         "Answers": "data.Answers",

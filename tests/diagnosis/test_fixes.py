@@ -1,4 +1,4 @@
-"""Prescriptions: every one is a config, for every preset; each changes something."""
+"""Fixes: each is a valid change of the config, for every preset."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pellucid.config import run_from_table
 from pellucid.diagnosis import (
     Evidence,
     History,
+    build_finding,
     diagnose,
-    found,
     propose_fixes,
-    register,
-    small_twin,
+    read_codes,
+    reduce_model,
 )
 from pellucid.diagnosis.fixes.model import MODEL_FIXES
 from pellucid.diagnosis.fixes.propose import apply_assignments, build_fix, read_fixes
@@ -37,20 +37,21 @@ def changed(**changes: Any) -> config.Run:
 
 def first(code: str, run: config.Run) -> tuple[str, ...]:
     """The assignments that are tried first."""
-    return propose_fixes(found(code, "seen"), run)[0].assignments
+    return propose_fixes(build_finding(code, "seen"), run)[0].assignments
 
 
-def test_every_remedy_that_the_table_names_is_there_and_every_one_is_named() -> None:
-    named = {name for code in register().values() for name in code.fixes}
+def test_causes_name_every_fix_and_only_fixes_with_words_and_code() -> None:
+    named = {name for code in read_codes().values() for name in code.fixes}
     assert set(read_fixes()) == {*TRAINING_FIXES, *MODEL_FIXES} == named
 
 
-def test_every_code_that_is_prescribed_for_is_in_the_register() -> None:
-    assert set(fixes_by_code()) - set(register()) == set()
+def test_no_cause_names_a_fix_twice() -> None:
+    for code in read_codes().values():
+        assert len(set(code.fixes)) == len(code.fixes), code.code
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_prescription_applies_to_every_preset_and_changes_it(preset: str) -> None:
+def test_every_fix_applies_to_every_preset_and_changes_it(preset: str) -> None:
     run = find(preset)
     given = [each for name in read_fixes() if (each := build_fix(name, run)) is not None]
     assert len(given) > 15
@@ -61,7 +62,7 @@ def test_every_prescription_applies_to_every_preset_and_changes_it(preset: str) 
 
 
 @pytest.mark.parametrize("kind", ["GrowingBatch", "GrowingLength"])
-def test_every_prescription_applies_to_a_run_that_begins_small(kind: str) -> None:
+def test_every_fix_applies_to_a_run_that_begins_small(kind: str) -> None:
     run = changed(training__growth=f"{{kind = '{kind}', first = 2, until = 0.5}}")
     given = [each for name in read_fixes() if (each := build_fix(name, run)) is not None]
     assert len(given) > 15
@@ -69,7 +70,7 @@ def test_every_prescription_applies_to_a_run_that_begins_small(kind: str) -> Non
 
 
 def test_assignments_are_texts_for_set() -> None:
-    (each,) = propose_fixes(found("OPT009", ""), changed(optimiser__rest__eps=1e-2))
+    (each,) = propose_fixes(build_finding("OPT009", ""), changed(optimiser__rest__eps=1e-2))
     by_hand = run_from_table({"base": "nano"}, find, each.assignments)
     assert by_hand == changed(optimiser__rest__eps=1e-8)
 
@@ -77,9 +78,9 @@ def test_assignments_are_texts_for_set() -> None:
 @pytest.mark.parametrize("preset", ["nano", "nano-pair"])
 def test_what_is_replayed_has_the_shapes_of_the_run(preset: str) -> None:
     run = find(preset)
-    small = replace(run, model=replace(small_twin(run.model), vocab_size=64))
+    small = replace(run, model=replace(reduce_model(run.model), vocab_size=64))
     shapes = {name: t.shape for name, t in assemble(small.model, seed=0).state_dict().items()}
-    given = [each for name in read_fixes() if (each := fix(name, small)) is not None]
+    given = [each for name in read_fixes() if (each := build_fix(name, small)) is not None]
     models = {
         each.assignments: apply_assignments(small, each.assignments).model
         for each in given
@@ -123,14 +124,16 @@ def test_what_is_wrong_in_a_config_is_what_is_changed_first(
     assert first(code, run) == wanted
 
 
-def test_what_is_right_already_is_not_prescribed() -> None:
+def test_what_is_right_already_is_not_proposed() -> None:
     for code in ("OPT009", "ARC001", "ARC005", "ARC007", "LOS013", "OPT012"):
-        assert propose_fixes(found(code, ""), NANO) == []
+        assert propose_fixes(build_finding(code, ""), NANO) == []
 
 
 def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
     def rate(moved: float) -> str:
-        said = replace(found("OPT005", ""), evidence=(Evidence("update.ratio", moved, "", ""),))
+        said = replace(
+            build_finding("OPT005", ""), evidence=(Evidence("update.ratio", moved, "", ""),)
+        )
         return propose_fixes(said, NANO)[0].does
 
     assert rate(0.03) == "a third of the learning rate"
@@ -140,18 +143,22 @@ def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
 
 
 def test_rate_of_sgd_far_beyond_the_usual_is_the_usual_one_next() -> None:
-    hot = apply_assignments(NANO, ['optimiser={kind="SGD", learning_rate=30.0, momentum=0.0, l2=0.0}'])
-    assert propose_fixes(found("OPT005", ""), hot)[0].assignments == (
+    hot = apply_assignments(
+        NANO, ['optimiser={kind="SGD", learning_rate=30.0, momentum=0.0, l2=0.0}']
+    )
+    assert propose_fixes(build_finding("OPT005", ""), hot)[0].assignments == (
         "optimiser.learning_rate=0.1",
     )
 
 
 def test_swapped_betas_and_large_eps_of_norms_are_set_right_first() -> None:
-    run = apply_assignments(NANO, ["optimiser.rest.betas=[0.99, 0.5]", "model.decoder.norm.eps=10.0"])
-    assert propose_fixes(found("OPT016", ""), run)[0].assignments == (
+    run = apply_assignments(
+        NANO, ["optimiser.rest.betas=[0.99, 0.5]", "model.decoder.norm.eps=10.0"]
+    )
+    assert propose_fixes(build_finding("OPT016", ""), run)[0].assignments == (
         "optimiser.rest.betas=[0.9, 0.95]",
     )
-    assert propose_fixes(found("ARC014", ""), run)[0].assignments == (
+    assert propose_fixes(build_finding("ARC014", ""), run)[0].assignments == (
         "model.decoder.norm.eps=1e-05",
     )
 
@@ -171,7 +178,7 @@ def test_layers_that_take_turns_are_changed_in_their_list() -> None:
     assert isinstance(find("gemma2-2b").model.stacks[0].attention, config.Alternating)
     (each,) = (
         one
-        for one in propose_fixes(found("ATT007", ""), find("gemma2-2b"))
+        for one in propose_fixes(build_finding("ATT007", ""), find("gemma2-2b"))
         if "QK-norm" in one.does
     )
     after = apply_assignments(find("gemma2-2b"), each.assignments).model.stacks[0].attention

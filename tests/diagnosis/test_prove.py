@@ -11,7 +11,7 @@ import torch
 
 import pellucid
 from pellucid import config
-from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, found, prove
+from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, build_finding, prove
 from pellucid.diagnosis.fixes.propose import Fix, apply_assignments
 from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
@@ -57,7 +57,7 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def too_high(step: int | None = 0) -> Finding:
-    return replace(found("OPT005", "seen"), step=step)
+    return replace(build_finding("OPT005", "seen"), step=step)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def proven(hot: Path) -> tuple[Proof, list[Advance], bool]:
     """A proof, how it advanced, and whether the run is as it was."""
     before, advances = content(hot), list[Advance]()
     proof = prove(
-        hot, [too_high(), found("ATT003", "")], steps=12, seeds=2, advance=advances.append
+        hot, [too_high(), build_finding("ATT003", "")], steps=12, seeds=2, advance=advances.append
     )
     return proof, advances, content(hot) == before
 
@@ -105,9 +105,9 @@ def test_pairs_have_the_same_seed_and_an_unfixed_fork_serves_every_fix(
 
 def test_a_healthy_change_is_not_called_a_cure(tmp_path: Path) -> None:
     run = trained_so(tmp_path / "run", steps=8)
-    proof = prove(run, [found("OPT009", "")], steps=4, seeds=2)
+    proof = prove(run, [build_finding("OPT009", "")], steps=4, seeds=2)
     assert proof.trials == ()  # eps is small already
-    proof = prove(run, [found("NUM008", "")], steps=4, seeds=2, candidates=1)
+    proof = prove(run, [build_finding("NUM008", "")], steps=4, seeds=2, candidates=1)
     assert proof.best is None
     assert not (tmp_path / "run-fixed.toml").exists()
     assert proof.file == proof.command == ""
@@ -216,7 +216,7 @@ def test_of_fixes_that_help_alike_the_one_that_leaves_fewer_sick_is_best() -> No
 
 
 def test_what_changes_the_measure_is_not_tried(tmp_path: Path, hot: Path) -> None:
-    findings = [found("ATT004", ""), found("DAT002", "")]
+    findings = [build_finding("ATT004", ""), build_finding("DAT002", "")]
     proof = prove(hot, findings, steps=2, seeds=2)
     assert proof.trials == ()
     assert [each.does for each, _ in proof.untried] == [

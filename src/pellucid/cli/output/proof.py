@@ -164,9 +164,7 @@ def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
     if trial.fix.why not in told_reasons:
         lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.why}", "   ")
-    return lines + [
-        f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments
-    ]
+    return lines + [f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments]
 
 
 def _signs(trial: Trial, ids: Sequence[str]) -> str:

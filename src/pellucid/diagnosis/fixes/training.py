@@ -1,8 +1,4 @@
-"""Remedies for how a model is trained: what each makes of a config.
-
-Comes in: a run's config. Goes out: the values that would change, by path; none where the remedy has
-nothing to do there. It does not know what is wrong, nor why a remedy helps.
-"""
+"""Remedies for how a model is trained: what each makes of a config."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The config that a proof recommends, as a file, and the command that trains with it.
-
-Comes in: a proof, the run's config. Goes out: the proof with both. It does not know how fixes are
-tried.
-"""
+"""The config that a proof recommends, as a file, and the command that trains with it."""
 
 from __future__ import annotations
 

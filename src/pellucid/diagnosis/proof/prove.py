@@ -1,8 +1,4 @@
-"""Proof: every fix is tried on forks of the run, against the same forks without it.
-
-Comes in: a run's folder, and findings. Goes out: a `Proof`, and a patched config where a fix
-helped. The run is only read: no byte of its folder changes. It does not know how it is shown.
-"""
+"""Proof: every fix is tried on forks of the run, against the same forks without it."""
 
 from __future__ import annotations
 
@@ -174,8 +170,7 @@ class _Forks:
         self._of = (len(starts) + len(plain)) * len(self._seeds)
         self._all_updates = (sum(steps for _, steps in starts) + sum(plain)) * len(self._seeds)
         return tuple(
-            Trial(fix=fix, codes=codes, pairs=tuple(self._pairs(fix)))
-            for fix, codes in tried
+            Trial(fix=fix, codes=codes, pairs=tuple(self._pairs(fix))) for fix, codes in tried
         )
 
     def _from(self, fix: Fix) -> tuple[int, int]:

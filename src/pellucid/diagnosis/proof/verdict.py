@@ -1,13 +1,10 @@
 """What forks prove: each fix against the unfixed run, pair by pair, and a verdict by a stated rule.
 
-Comes in: forks. Goes out: differences with their spread, signs that are sick no more, a verdict. It
-does not know how forks are run or shown.
-
 The rule. A pair is an unfixed and a fixed fork with the same seed: the same batches and dropout,
 and where weights are drawn, the same draws. A difference counts where every pair agrees, and its
 mean is above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
 
-    not finite      a fixed fork met a value that is not finite
+not finite      a fixed fork met a value that is not finite
     helped          the loss is lower by a difference that counts; or all fixed forks stay finite
                     where an unfixed one did not; or signs are sick no more in any pair while the
                     loss is no higher; and no sign is sick that was not
