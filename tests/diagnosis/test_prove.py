@@ -17,7 +17,7 @@ from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, branch, read_events
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.training import Evaluated, Logged, StoppedNonFinite, Vitals
 from pellucid.vitals import watcher
@@ -85,7 +85,7 @@ def test_what_helps_is_recommended_and_its_config_is_written(
     assert all(each < 0 for each in proof.best.differences)
     assert Path(proof.file) == hot.parent / "run-fixed.toml"
     assert proof.command == f"pellucid train --config {proof.file}"
-    written = choose(config_file=proof.file)
+    written = resolve_config(config_file=proof.file)
     assert written == apply_assignments(read_config(RunFolder(hot)), proof.best.fix.assignments)
     assert proof.incurable == ("ATT003",)
 
@@ -181,6 +181,12 @@ def fork(loss: float | None, *sick: str) -> Fork:
 def trial(*pairs: tuple[Fork, Fork]) -> Trial:
     does = Fix(does="it", assignments=("seed=1",), why="", source="", needs="replay")
     return Trial(fix=does, codes=("OPT005",), pairs=pairs)
+
+
+def test_fix_of_a_trial_has_its_name_of_0_1_too() -> None:
+    one = trial((fork(3.0), fork(2.5)))
+    with pytest.warns(FutureWarning, match=r"Trial\.fix"):
+        assert one.prescription is one.fix
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def _main(words: Sequence[str]) -> int:
     _let_no_letter_stop_us()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    code = ExitCode.DONE
+    code = ExitCode.SUCCESS
     try:
         with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
             code = _run(words, arguments)
@@ -180,7 +180,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
     except PellucidError as error:
         return _say(error, as_json=arguments.json)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        return ExitCode.DONE
+        return ExitCode.SUCCESS
     except OSError as error:
         return _say(_of_the_disk(error), as_json=arguments.json)
     except MemoryError:
@@ -189,7 +189,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
         if not is_panic(error):
             raise
         return _say(_of_the_tokenizer(error), as_json=arguments.json)
-    return ExitCode.DONE if code is None else code
+    return ExitCode.SUCCESS if code is None else code
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -29,7 +29,7 @@ from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
 from pellucid.runs.build import with_vocabulary
 from pellucid.runs.prepare_text import ready_text
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.folder import is_published
 from pellucid.saved_runs.progress import silent
 from pellucid.tokenizers import Tokenizer
@@ -68,7 +68,11 @@ def check_named(
             f"a preset: presets are {', '.join(PRESETS)}"
         )
     paths = [] if text is None else [text]
-    run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
+    run = (
+        resolve_config(paths, config_file=path)
+        if path.is_file()
+        else resolve_config(paths, preset=name)
+    )
     if text is None:
         return _check_config(name, run, declared, ignore)
     return _check_config_with(name, run, Path(text), declared, ignore)

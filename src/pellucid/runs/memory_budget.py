@@ -28,8 +28,8 @@ from pellucid.data import StoredExamples
 from pellucid.data.prepared import Data
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
+from pellucid.saved_runs.machine import find_device, find_precision
 from pellucid.saved_runs.memory_check import check_memory
-from pellucid.saved_runs.plan import find_device, find_precision
 
 _DOES = "this training needs"
 _ANSWERS = ("chosen", "rejected")
@@ -83,8 +83,8 @@ def _conditions(
         precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=parameter_count(reference) if reference is not None and copied else 0,
-        asked_token=0 if reference is None else token_bytes(reference, precision),
+        frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
+        frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from pellucid import config
-from pellucid.data import Bucketed, ClassLabels, Examples, in_turn
+from pellucid.data import BucketedBatches, ClassLabels, Examples, in_turn
 from pellucid.evaluation.metrics import Classified, classification_measures
 from pellucid.inference.classification import shares_of
 from pellucid.objectives import assemble
@@ -44,7 +44,7 @@ def classifying(given: TaskInputs) -> Task:
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     def classify(side: Examples, precision: Precision) -> Classified:
         probabilities, labels = predicted(given, side, collation, precision)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.data import Bucketed, Examples, TwoAnswers
+from pellucid.data import BucketedBatches, Examples, TwoAnswers
 from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import facts_of_examples
 from pellucid.tasks.example_view import example_of, spelled
@@ -30,7 +30,7 @@ def preferring(given: TaskInputs) -> Task:
     reference = reference_of(given)
     objective = assemble(run.objective, reference=reference)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     by_pairs = judge_by(given, objective, collation, "pairs")
 

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.data import (
-    MaskedOrder,
     Shard,
-    SpanOrder,
+    WindowBatches,
+    masked_batches,
     masked_windows,
     masking_for,
+    span_batches,
     span_windows,
     spans_for,
 )
@@ -55,7 +56,7 @@ def unmasking(given: TaskInputs) -> Task:
         return shard.starts if apart else None
 
     train, held_out = given.text.train, given.text.held_out
-    order = MaskedOrder(
+    order = masked_batches(
         train.tokens, masking, context_length=length, seed=run.seed, documents=starts(train)
     )
 
@@ -83,7 +84,7 @@ def uncorrupting(given: TaskInputs) -> Task:
         start_id=given.tokenizer.begin_id,
     )
     length = run.model.context_length
-    order = SpanOrder(given.text.train.tokens, spans, context_length=length, seed=run.seed)
+    order = span_batches(given.text.train.tokens, spans, context_length=length, seed=run.seed)
 
     def windows() -> Iterator[Batch]:
         return span_windows(
@@ -120,7 +121,7 @@ def uncorrupting(given: TaskInputs) -> Task:
 
 def _task(
     task_inputs: TaskInputs,
-    order: MaskedOrder | SpanOrder,
+    order: WindowBatches[Any],
     windows: Callable[[], Iterator[Batch]],
     sample: Callable[[int], Sampled | None],
 ) -> Task:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator
 
 from pellucid import config
-from pellucid.data import Order, PreparedText, Tally
+from pellucid.batches import TokenBatch
+from pellucid.data import PreparedText, Tally, WindowBatches, next_token_batches
 from pellucid.display.numbers import size
 from pellucid.evaluation.text import evaluate_tokens, prefix
 from pellucid.inference.sample import speak
@@ -26,7 +27,7 @@ def reading_on(given: TaskInputs, objective: Objective) -> Task:
     return Task(
         objective=objective,
         batch=order.batch,
-        rows_per_epoch=order.windows_per_epoch,
+        rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=run.model.context_length,
         evaluate=lambda precision: judge_text(given, text, precision),
         sample=lambda step: speak(model, tokenizer, run.training.sentence, step),
@@ -35,13 +36,13 @@ def reading_on(given: TaskInputs, objective: Objective) -> Task:
     )
 
 
-def text_order(run: config.Run, text: PreparedText) -> Order:
+def text_order(run: config.Run, text: PreparedText) -> WindowBatches[TokenBatch]:
     """The order in which the training split is seen.
 
     Raises:
         TextError: there are fewer tokens than one context.
     """
-    return Order(
+    return next_token_batches(
         text.train.tokens,
         context_length=run.model.context_length,
         seed=run.seed,

@@ -14,12 +14,12 @@ import torch
 
 from pellucid import config
 from pellucid.batches import RolloutBatch
-from pellucid.data import Bucketed, Examples, PromptBatch, PromptTexts, in_turn
+from pellucid.data import BucketedBatches, Examples, PromptBatch, PromptTexts, in_turn
 from pellucid.errors import ConfigError
 from pellucid.generation import Continuation
 from pellucid.objectives import assemble, assemble_advantages
 from pellucid.reader import parse_json
-from pellucid.saved_runs.plan import find_precision
+from pellucid.saved_runs.machine import find_precision
 from pellucid.tasks.data_summary import facts_of_examples
 from pellucid.tasks.held_out_loss import some_of
 from pellucid.tasks.prompt_sample import Asking
@@ -54,7 +54,9 @@ def rewarded(given: TaskInputs) -> Task:
         seed=run.seed,
     )
     rollouts = Rollouts(run.objective, drawer, given.reward)
-    order = Bucketed(data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed)
+    order = BucketedBatches(
+        data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed
+    )
     precision = find_precision(run.training.precision, given.model.device)
 
     drawn: dict[tuple[int, int], RolloutBatch] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pellucid.data import Bucketed, Examples, TwoTexts
+from pellucid.data import BucketedBatches, Examples, TwoTexts
 from pellucid.generation import Beams, encode
 from pellucid.inference.sample import speak_after
 from pellucid.objectives import assemble
@@ -28,7 +28,7 @@ def rewriting(given: TaskInputs) -> Task:
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     judge = judge_by(given, objective, collation, "tokens")
     few = some_of(data.held_out, "target", run.training.evaluate_tokens)

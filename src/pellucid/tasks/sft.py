@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.data import Answers, Bucketed, Examples, Packed
+from pellucid.data import Answers, BucketedBatches, Examples, PackedBatches
 from pellucid.generation import Beams
 from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import facts_of_examples
@@ -29,12 +29,12 @@ def answering(given: TaskInputs) -> Task:
     length, pad_id = run.model.context_length, given.tokenizer.end_id
     collation = Answers(pad_id=pad_id, longest=length)
     objective = assemble(run.objective)
-    order: Packed | Bucketed[TokenBatch]
+    order: PackedBatches | BucketedBatches[TokenBatch]
     if run.objective.packed:
-        order = Packed(data.train, context_length=length, pad_id=pad_id, seed=run.seed)
+        order = PackedBatches(data.train, context_length=length, pad_id=pad_id, seed=run.seed)
     else:
         rows = run.training.batch_size
-        order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+        order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
     judge = judge_by(given, objective, collation, "tokens")
     asking = Asking(given)
@@ -69,6 +69,6 @@ def prompt_and_answer(examples: Examples, place: int) -> tuple[list[int], list[i
     return ids[:begin], ids[begin:end]
 
 
-def _packing(order: Packed | Bucketed[TokenBatch]) -> Iterator[Fact]:
-    if isinstance(order, Packed):
+def _packing(order: PackedBatches | BucketedBatches[TokenBatch]) -> Iterator[Fact]:
+    if isinstance(order, PackedBatches):
         yield "packed", f"{order.rows_per_epoch:,} rows, {order.filled:.1%} of them filled"

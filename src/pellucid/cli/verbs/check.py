@@ -55,7 +55,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         print_json(_facts(checked, failed))
     else:
         _print(checked)
-    return ExitCode.FINDINGS if failed else ExitCode.DONE
+    return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
 def _facts(checked: Checked, failed: bool) -> dict[str, Any]:

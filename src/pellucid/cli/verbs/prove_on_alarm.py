@@ -184,9 +184,9 @@ def _choose(arguments: argparse.Namespace, proof: Proof | None, *, can_go_on: bo
 def _with_fix(arguments: argparse.Namespace, proof: Proof, observers: Sequence[Observer]) -> Run:
     """What the proof's command would do."""
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
-    run = choose(config_file=proof.file)
+    run = resolve_config(config_file=proof.file)
     if proof.checkpoint:
         out = proof.file.removesuffix(".toml")
         return _resume(arguments, str(runs.branch(proof.checkpoint, run, out)), observers)

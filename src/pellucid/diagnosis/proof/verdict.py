@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
+from pellucid.old_names import warn_old_name
 from pellucid.diagnosis.proof.fork import Fork
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
@@ -31,11 +32,17 @@ _SPREADS, _SHARE = 2.0, 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes it is prescribed for."""
+    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes that name the fix."""
 
     fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
+
+    @property
+    def prescription(self) -> Fix:
+        """The name of `fix` in 0.1."""
+        warn_old_name("Trial.prescription is Trial.fix now; the old name goes in 0.3")
+        return self.fix
 
     @property
     def differences(self) -> tuple[float, ...]:
