@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
-from pellucid.old_names import warn_old_name
 from pellucid.diagnosis.proof.fork import Fork
+from pellucid.old_names import warn_old_name
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
