@@ -104,7 +104,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Given": "tasks.TaskInputs",
         "Reward": "tasks.Reward",
         "Task": "tasks.Task",
-        "Written": "tasks.Written",
+        "Written": "tasks.GeneratedText",
         "assemble_task": "tasks.assemble_task",
         "check_teacher": "tasks.check_teacher",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor
@@ -11,15 +11,20 @@ from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
 from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
 from pellucid.diagnosis.probes.attention_scores import scores_of, visible
 from pellucid.diagnosis.probes.leakage import moved, tolerance
-from pellucid.model import (
-    LinearAttention,
-    MultiHeadAttention,
-    NeuralMemory,
-    NoPositions,
-    Rotary,
-    Transformer,
+from pellucid.model import Block, Transformer
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    position_facts,
 )
-from pellucid.typed import named_modules
 
 
 def probe_receptive_field(adapter: ModelAdapter) -> list[Finding]:
@@ -77,11 +82,7 @@ def _declared_reach(adapter: ModelAdapter) -> int | None:
     if adapter.declared.window is not None:
         return adapter.declared.window
     if adapter.family == "pellucid":
-        modules = named_modules(cast("Transformer", adapter.model).stack).values()
-        if any(isinstance(m, NeuralMemory) for m in modules):
-            return None  # what its memory keeps of a chunk is learned
-        layers = [m.window for m in modules if isinstance(m, MultiHeadAttention)]
-        return _through(layers, adapter.length)
+        return _stated_reach(cast("Transformer", adapter.model), adapter.length)
     window = getattr(adapter.settings, "sliding_window", None)
     depth = getattr(adapter.settings, "num_hidden_layers", 1)
     if isinstance(window, int) and not getattr(adapter.settings, "layer_types", None):
@@ -91,6 +92,24 @@ def _declared_reach(adapter: ModelAdapter) -> int | None:
         far = [window if kind == "sliding_attention" else None for kind in cast("list[str]", kinds)]
         return _through(far, adapter.length)
     return adapter.length
+
+
+def _stated_reach(model: Transformer, length: int) -> int | None:
+    windows: list[int | None] = []
+    for block in model.stack.blocks:
+        facts = attention_facts(cast("Block", block).attention)
+        match facts:
+            case SoftmaxAttentionFacts():
+                windows.append(facts.window)
+            case LinearAttentionFacts():
+                windows.append(None)
+            case NeuralMemoryFacts():
+                return None  # what its memory keeps of a chunk is learned
+            case UnknownFacts():
+                return None
+            case _:
+                assert_never(facts)
+    return _through(windows, length)
 
 
 def _through(windows: list[int | None], length: int) -> int:
@@ -131,7 +150,16 @@ def probe_positions(adapter: ModelAdapter) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    return isinstance(model.stack.positions, NoPositions)
+    facts = position_facts(model.stack.positions)
+    match facts:
+        case NoPositionFacts():
+            return True
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return False
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _differs_by_place(output: Tensor) -> bool:
@@ -186,9 +214,17 @@ def probe_rotary(adapter: ModelAdapter) -> list[Finding]:
 
 
 def _softmax_first(adapter: ModelAdapter) -> bool:
-    kinds = MultiHeadAttention | LinearAttention | NeuralMemory
-    layers = [m for m in named_modules(adapter.model).values() if isinstance(m, kinds)]
-    return not layers or isinstance(layers[0], MultiHeadAttention)
+    if adapter.family != "pellucid":
+        return True
+    first = cast("Block", cast("Transformer", adapter.model).stack.blocks[0])
+    facts = attention_facts(first.attention)
+    match facts:
+        case SoftmaxAttentionFacts():
+            return True
+        case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _shift(scores: Tensor) -> float:
@@ -202,6 +238,7 @@ def _is_rotary(adapter: ModelAdapter) -> bool:
     if adapter.declared.rotary is not None:
         return adapter.declared.rotary
     if adapter.family == "pellucid":
-        return isinstance(cast("Transformer", adapter.model).stack.positions, Rotary)
+        positions = cast("Transformer", adapter.model).stack.positions
+        return isinstance(position_facts(positions), RotaryFacts)
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
     return any(getattr(adapter.settings, name, None) for name in setting_names)
