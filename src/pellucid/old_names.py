@@ -82,6 +82,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "explain.chapters": {
+        "Entry": "explain.chapters.ChapterEntry",
+        "find": "explain.chapters.find_chapter",
+        "tell": "explain.chapters.build_chapter",
+    },
     "native": {
         "Way": "native.Direction",
         "turned_off": "native.is_disabled",
@@ -174,6 +179,11 @@ OLD_NAMES: dict[str, dict[str, str]] = {
     },
     "vitals": {
         "Judge": "vitals.VerdictTracker",
+    },
+    "web": {
+        "Ask": "web.PageRequest",
+        "Shelf": "web.RunRegistry",
+        "ask_of": "web.parse_request",
     },
 }
 
