@@ -1,7 +1,6 @@
 """The one door from a config to an objective.
 
-Comes in: a `config.Objective`, and the other models that it needs. Goes out: an `Objective`. No
-other file of this room reads a config.
+No other file of this room reads a config.
 """
 
 from __future__ import annotations

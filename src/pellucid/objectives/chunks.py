@@ -1,8 +1,5 @@
 """Anything that is computed from logits, in chunks of rows, so that all logits never exist at once.
 
-Comes in: hidden states with the head that reads them, and a function of some rows of logits. Goes
-out: its values, one per row, with gradients. It does not know what the function computes.
-
 In the backward pass the logits of a chunk are computed once more, where they are needed and for no
 longer; so a value may be anything, and its gradient need not be known when it is computed. Where
 the loss is plain cross-entropy, `linear_cross_entropy` spares the second computation.

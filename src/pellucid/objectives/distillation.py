@@ -1,7 +1,6 @@
 """Predict what a teacher predicts.
 
-Comes in: a model and a batch of text; the teacher is there from the beginning. Goes out: nats per
-token. It does not know where the teacher came from. Both sets of logits exist chunk by chunk alone.
+Both sets of logits exist chunk by chunk alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Make the better of two answers likelier, without a model of rewards (DPO).
 
-Comes in: a model and pairs of answers; the reference is there from the beginning. Goes out: nats
-per pair. It does not know who preferred.
-
 The two answers go through the model one after the other: rows of chosen and rejected differ in
 length, and neither is filled up to the other's. What the backward pass keeps is the same.
 """

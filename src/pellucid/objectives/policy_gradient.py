@@ -1,9 +1,4 @@
-"""Make answers that went better than expected likelier, on a leash to a reference.
-
-Comes in: a model and answers that it has drawn, each with its advantage. Goes out: a loss whose
-gradient is, on average, that of the expected reward. It does not know what rewarded the answers,
-nor how the advantages were estimated.
-"""
+"""Make answers that went better than expected likelier, on a leash to a reference."""
 
 from __future__ import annotations
 

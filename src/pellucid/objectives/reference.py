@@ -1,8 +1,4 @@
-"""Another model that is asked and not trained: a teacher, or the reference that a policy starts at.
-
-Comes in: a model. Goes out: the same, put to rest while it is asked: no dropout, no gradients. It
-does not know what is asked.
-"""
+"""A model that predicts and is not trained: a teacher, or the reference of a policy."""
 
 from __future__ import annotations
 

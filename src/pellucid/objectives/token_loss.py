@@ -1,8 +1,4 @@
-"""What all objectives that predict tokens add up: cross-entropy, smoothing, z-loss, entropy bonus.
-
-Comes in: hidden states, the head that reads them, targets. Goes out: a loss with its parts. It does
-not know what the hidden states have seen.
-"""
+"""The loss of every objective that predicts tokens: cross-entropy, smoothing, z-loss, entropy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The one door from a config to an optimiser and a schedule.
 
-Comes in: a `config.Optimiser` or `config.Schedule`, and named parameters. Goes out: an `Optimiser`,
-or a function of the step. No other file of this room reads a config.
+No other file of this room reads a config.
 """
 
 from __future__ import annotations

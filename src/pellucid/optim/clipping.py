@@ -1,7 +1,6 @@
 """Clipping by the global norm, and the gate that skips an update that is not finite.
 
-Comes in: gradients and a loss. Goes out: two numbers on the device, which the fused optimisers
-apply in their own pass over the gradients. Nothing here asks the device for a value.
+Nothing here asks the device for a value.
 """
 
 from __future__ import annotations

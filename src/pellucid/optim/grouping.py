@@ -1,8 +1,4 @@
-"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape.
-
-Comes in: names and parameters. Goes out: groups with a reason each, for the optimiser and for the
-person who reads what will be run. It does not know modules.
-"""
+"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape."""
 
 from __future__ import annotations
 

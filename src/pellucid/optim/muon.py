@@ -1,7 +1,6 @@
 """Muon: momentum whose singular values are pushed towards one, for hidden matrices.
 
-Comes in: matrices with gradients. Goes out: updated matrices. It does not know which layer a matrix
-belongs to. Matrices of one shape are orthogonalised together, in one batch of products.
+Matrices of one shape are orthogonalised together, in one batch of products.
 """
 
 from __future__ import annotations

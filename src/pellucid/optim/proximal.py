@@ -1,8 +1,4 @@
-"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0.
-
-Comes in: parameters with the strengths of their penalties, learning rates, a gate. Goes out: moved
-weights, and what they cost. It does not know the loss, nor which optimiser was there before it.
-"""
+"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0."""
 
 from __future__ import annotations
 
