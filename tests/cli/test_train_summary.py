@@ -10,7 +10,7 @@ from pellucid.cli.output.train_summary import describe_vitals
 
 def ended(word: str) -> Any:
     facts = {"vitals": {"softmax": word, "KL": "calm"}}
-    return SimpleNamespace(gravest={"softmax": word, "KL": "calm"}, facts=facts, watching="")
+    return SimpleNamespace(worst_words={"softmax": word, "KL": "calm"}, facts=facts, vitals_cost="")
 
 
 def test_a_sick_run_ends_with_the_commands_that_say_why() -> None:

@@ -1,6 +1,6 @@
 """`pellucid train --prove-on-alarm`: stop when a vital sign stays sick, and find out why.
 
-When a vital sign stays sick or a value is not finite, pellucid stops the run as Ctrl-C does, so that
+When a vital sign stays sick or a value is not finite, pellucid stops the run as Ctrl-C does, and
 nothing is lost. It names causes and tries fixes on forks. On a terminal you choose how to continue.
 Without a terminal the run continues unchanged: an alarm may be false, and you choose the fixes.
 """
