@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import runpy
 import shlex
 import tomllib
 import typing
@@ -203,14 +204,30 @@ def test_the_architecture_page_has_a_row_for_each_room() -> None:
     assert told == rooms
 
 
-def test_the_architecture_page_says_when_each_event_comes() -> None:
-    table = rows((DOCS / "architecture.md").read_text("utf-8").splitlines())
+def test_the_picture_of_the_rooms_is_that_of_the_import_contract() -> None:
+    """To draw it anew: `python docs/pictures/rooms.py`."""
+    script = DOCS / "pictures" / "rooms.py"
+    picture = runpy.run_path(str(script))["draw"]()
+    assert picture == script.with_suffix(".svg").read_text("utf-8")
+
+
+def test_the_architecture_page_says_which_file_to_open_for_forty_changes() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    table = page.split("| I want to change | open |")[1]
+    changes = [cells for cells in rows(table.splitlines()) if quoted(cells[-1])]
+    assert len(changes) >= 40
+    files = [file for cells in changes for file in quoted(cells[1])]
+    assert [file for file in files if not (ROOT / "src" / "pellucid" / file).exists()] == []
+
+
+def test_the_design_page_says_when_each_event_comes() -> None:
+    table = rows((DOCS / "design.md").read_text("utf-8").splitlines())
     told = {name for cells in table if len(cells) == 2 for name in quoted(cells[0])}
     assert told == {kind.__name__ for kind in typing.get_args(Event)}
 
 
-def test_the_folder_on_the_architecture_page_is_that_of_a_run(trained: Path) -> None:
-    (shown,) = (b for b in fenced(DOCS / "architecture.md", "text") if b.startswith("runs/"))
+def test_the_folder_on_its_page_is_that_of_a_run(trained: Path) -> None:
+    (shown,) = (b for b in fenced(DOCS / "run-folder.md", "text") if b.startswith("runs/"))
     told = {word.strip("/") for word in shown.split()}
     there = {re.sub(r"step-\d+", "step-100", path.name) for path in trained.rglob("*")}
     assert there - told == set()

@@ -65,6 +65,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "template_for": "data.template_for",
         "write": "data.write",
     },
+    "model": {
+        "Classes": "model.ClassificationHead",
+        "Head": "model.LanguageHead",
+    },
     "objectives": {
         "DirectPreference": "objectives.DPO",
         "MaskedTokens": "objectives.MLM",

@@ -82,14 +82,14 @@ REFUSED: dict[str, dict[str, str]] = {
 for _refused in REFUSED.values():
     _refused["classify"] = "this model has no head for classes"
 REFUSED["encoder with classes"] = REFUSED["encoder"] | {
-    "fill": "this model names the class of a text: it gives no token a probability"
+    "fill": "this model is a classifier and has no token probabilities"
 }
 del REFUSED["encoder with classes"]["classify"]
 REFUSED["decoder with classes"] = {
     **REFUSED["decoder"],
     **dict.fromkeys(
         ("generate", "beams", "score", "next", "evaluate"),
-        "this model names the class of a text: it gives no token a probability",
+        "this model is a classifier and has no token probabilities",
     ),
     "resume": "objective NextToken trains a decoder with a language head",
 }

@@ -123,7 +123,7 @@ def test_groups_stay_together_and_the_share_is_exact_to_one_group(
 ) -> None:
     names = [f"group {number}" for number in groups]
     if len(set(names)) < 2:
-        with pytest.raises(TextError, match="1 group cannot be parted"):
+        with pytest.raises(TextError, match="1 group cannot be divided"):
             held_out_of(names, share, seed)
         return
     chosen = held_out_of(names, share, seed)

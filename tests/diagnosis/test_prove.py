@@ -17,7 +17,7 @@ from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, branch, read_events
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.training import Evaluated, Logged, StoppedNonFinite, Vitals
 from pellucid.vitals import watcher
@@ -85,7 +85,7 @@ def test_what_helps_is_recommended_and_its_config_is_written(
     assert all(each < 0 for each in proof.best.differences)
     assert Path(proof.file) == hot.parent / "run-fixed.toml"
     assert proof.command == f"pellucid train --config {proof.file}"
-    written = choose(config_file=proof.file)
+    written = resolve_config(config_file=proof.file)
     assert written == patched(read_config(RunFolder(hot)), proof.best.prescription.assignments)
     assert proof.incurable == ("ATT003",)
 

@@ -161,7 +161,7 @@ def test_bias_is_there_where_it_is_asked_for() -> None:
 
 def test_what_needs_a_language_head_is_refused() -> None:
     model = built(replace(BASE, head=HEAD))
-    with pytest.raises(PellucidError, match="names the class of a text"):
+    with pytest.raises(PellucidError, match="is a classifier and has no token probabilities"):
         _ = model.head_weight
     with pytest.raises(PellucidError, match="no head for classes"):
         built(BASE).class_logits(IDS)

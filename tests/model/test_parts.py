@@ -169,7 +169,7 @@ def test_initialisation_has_the_standard_deviation_it_claims(weights, std, outpu
 def test_a_users_own_module_can_be_a_part() -> None:
     from torch import nn
 
-    from pellucid.model import Block, Head, NoPositions, Stack, Transformer
+    from pellucid.model import Block, LanguageHead, NoPositions, Stack, Transformer
 
     class Average(nn.Module):
         def forward(self, x, positions, view, cache):  # type: ignore[no-untyped-def]
@@ -186,7 +186,7 @@ def test_a_users_own_module_can_be_a_part() -> None:
         token_embedding=nn.Embedding(11, 8),
         decoder=Stack(blocks=[block], positions=NoPositions(), causal=True),
         context_length=5,
-        head=Head(tied=False),
+        head=LanguageHead(tied=False),
     )
     assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 11)
 

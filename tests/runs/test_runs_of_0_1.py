@@ -21,7 +21,7 @@ from pellucid.checkpoints import load
 from pellucid.runs.prepare import ready_data
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.training import Job
 
 OLD = Path(__file__).parents[1] / "data" / "runs_0_1"

@@ -561,7 +561,7 @@ FAULTS: dict[str, Fault] = {
     "another model's optimiser": Fault("OPT003", with_optimizer(GPT), _another_models),
     "rate of zero": Fault("OPT004", with_optimizer(GPT), _rate(0.0)),
     "capped logits": Fault(
-        "LRN001", built(LLAMA), lambda case: setattr(case.model, "soft_cap", 0.1)
+        "LRN001", built(LLAMA), lambda case: setattr(case.model.output_head, "soft_cap", 0.1)
     ),
     "head is a copy": Fault("TIE001", built(GPT, tied=True), _untied),
     "head is shared": Fault("TIE002", built(LLAMA, tied=False), _tied),

@@ -70,17 +70,22 @@ def bytes_of(precision: Precision) -> int:
 
 
 def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
-    """The faster kernel on a CPU for passes of so many whole contexts: see `runs.kernels`."""
+    """The faster attention kernel on a CPU for passes of so many whole contexts.
+
+    `pellucid.training.kernels` says why.
+    """
     length = model.context_length
     heads = sum(
-        named.stack.n_layers // len(pattern) * attention.n_heads
+        (named.stack.n_layers + len(pattern) - 1 - place) // len(pattern) * attention.n_heads
         for named in stacks(model)
         for pattern in (named.stack.pattern,)
-        for attention in pattern
+        for place, attention in enumerate(pattern)
         if isinstance(attention, MultiHead)
     )
+    crosses = model.encoder is not None and model.decoder is not None
+    has_kernels = heads > 0 or crosses  # other kinds of attention have one kernel
     short = length <= _LONGEST and 2 * sequences * heads * length**2 <= _MOST_WEIGHTS
-    return "products" if precision == "bfloat16" and short else "fused"
+    return "products" if has_kernels and precision == "bfloat16" and short else "fused"
 
 
 def activations(

@@ -29,7 +29,7 @@ from pellucid.data.documents import Document, Piece, Tally, pieces_of
 from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type, training_texts
 from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.example_order import Bucketed, Packed, in_turn
-from pellucid.data.example_split import held_out_of
+from pellucid.data.example_writer import prepare_examples, write
 from pellucid.data.mlm import MaskedOrder, Masking, masked_windows, masking_for
 from pellucid.data.packing import Packing, pack
 from pellucid.data.pairs_and_labels import Labelled
@@ -44,7 +44,16 @@ from pellucid.data.shards import (
 from pellucid.data.skipped_rows import Census, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
 from pellucid.data.span_corruption import SpanOrder, Spans, span_windows, spans_for
-from pellucid.data.split import Parts, Side, Split, part, split
+from pellucid.data.split import (
+    Parts,
+    Side,
+    Split,
+    group_digest,
+    held_out_by_digest,
+    held_out_of,
+    part,
+    split,
+)
 from pellucid.data.standard_library import standard_library_docs
 from pellucid.data.store import (
     EXAMPLE_FILES,
@@ -53,7 +62,6 @@ from pellucid.data.store import (
     Ragged,
     StoredExamples,
     open_examples,
-    write,
 )
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
@@ -119,7 +127,9 @@ __all__ = [
     "encode_pieces",
     "encode_rows",
     "fingerprint",
+    "group_digest",
     "hashed",
+    "held_out_by_digest",
     "held_out_of",
     "id_type",
     "in_turn",
@@ -132,6 +142,7 @@ __all__ = [
     "part",
     "pieces_of",
     "prepare",
+    "prepare_examples",
     "read_pieces",
     "span_windows",
     "spans_for",

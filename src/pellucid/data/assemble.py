@@ -19,7 +19,7 @@ from pellucid import config
 from pellucid.config import encode
 from pellucid.data.checksums import Remembered, own_code
 from pellucid.data.documents import Piece, Tally, pieces_of
-from pellucid.data.sources import files_in, read_pieces
+from pellucid.data.sources import files_in, read_pieces, tables_in
 from pellucid.data.standard_library import library_files, standard_library_docs
 from pellucid.data.streams import Piped
 from pellucid.errors import ConfigError
@@ -60,26 +60,27 @@ def documents_of(text: config.Text) -> config.Documents:
 
 
 def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
-    """A hash of all that prepared text depends on: content, config, and the code that prepares.
+    """A hash of all that prepared data depend on: content, config, and the code that prepares.
 
-    None where nothing short of preparing can tell: standard input, a file that cannot be read.
+    It is None if only reading can tell: standard input, a pipe, a file that cannot be read.
 
     Args:
+        text: the config.
         remembered: knows the hashes of large files that did not change.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
     tally = Tally()
-    match documents_of(text):
+    match text.corpus:
         case config.StandardLibrary():
             files = library_files()
         case config.Files(paths=paths, field=field):
-            if "-" in paths:
-                return None
-            files = files_in(paths, field, tally)
-            if not all(file.is_file() for file in files):  # a pipe, which can be read once
-                return None
+            files = None if "-" in paths else files_in(paths, field, tally)
+        case rows:
+            files = None if "-" in rows.paths else tables_in(rows.paths)
+    if files is None or not all(file.is_file() for file in files):
+        return None  # a pipe, which can be read once
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]

@@ -6,7 +6,7 @@ file of this room reads a config.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -109,7 +109,7 @@ def assemble_template(rows: Rows, folder: Path | None) -> Template | None:
 
 def assemble_form(
     columns: Columns,
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     tokenizer: Tokenizer,
     *,
     context_length: int,

@@ -48,13 +48,15 @@ def own_code() -> str:
 
 
 class Remembered:
-    """The hashes of large files, kept in a file of their own from one process to the next."""
+    """The hashes of large files, kept in the file `store` from one process to the next, if any."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path | None) -> None:
         self._store = store
         self._known: dict[str, Any] = {}
         self._new = False
-        self._is_ours = not store.exists()
+        self._is_ours = store is not None and not store.exists()
+        if store is None:
+            return
         with suppress(PellucidError, LookupError, TypeError, ValueError):
             self._known = dict(read_json_table(store)[_OURS])
             self._is_ours = True
@@ -80,7 +82,7 @@ class Remembered:
 
     def save(self) -> None:
         """Keep what was learned, where the place can be written."""
-        if not self._new or not self._is_ours:
+        if self._store is None or not self._new or not self._is_ours:
             return
         latest = dict(list(self._known.items())[-_MOST_REMEMBERED:])
         with suppress(OSError):

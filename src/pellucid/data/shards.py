@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.config import decode, encode
-from pellucid.data.array_writer import JOURNAL, Journal
+from pellucid.data.array_writer import JOURNAL, Journal, Values
 from pellucid.data.checksums import file_sha256, own_code
 from pellucid.data.documents import Tally
-from pellucid.data.encode import Encoded, Watch, encode_pieces, hashed, id_type
+from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type
 from pellucid.data.pieces import LONGEST_PIECE
 from pellucid.data.split import Parts, Side
 from pellucid.disk import Partial
@@ -113,7 +113,7 @@ def prepare(
     key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
     partial = Partial(folder, TEXT_FILES, keep=TEXT_FILES)
     try:
-        journal = Journal(partial.path, key, id_type(tokenizer))
+        journal = Journal(partial.path, key)
         digest = hashlib.sha256()
         facts = {
             name: _write(journal, name, side, tokenizer, digest, watch)
@@ -180,10 +180,19 @@ def _write(
     digest: Any,
     watch: Watch | None,
 ) -> ShardFacts:
-    def read(skip: int) -> Iterator[Encoded]:
-        return encode_pieces(hashed(side, digest), tokenizer, skip=skip, watch=watch)
+    """Encode a side behind what an earlier process had encoded of it."""
+    counts = Counts(**journal.counts(name))
+    starts = f"{name}.starts"
 
-    counts = journal.write(name, read, tokenizer.unknown_id)
+    def values() -> Iterator[Values]:
+        pieces = hashed(side, digest)
+        for encoding in encode_pieces(pieces, tokenizer, skip=counts.stretches, watch=watch):
+            start = [counts.n_tokens] if encoding.first else []
+            counts.add(encoding, tokenizer.unknown_id)
+            yield {name: encoding.ids, starts: np.array(start, dtype=np.int64)}
+
+    arrays = {name: id_type(tokenizer), starts: np.int64}
+    journal.write(name, arrays, values(), lambda: asdict(counts))
     return ShardFacts(
         documents=counts.documents,
         n_bytes=counts.n_bytes,
@@ -191,7 +200,7 @@ def _write(
         unknown=counts.unknown / counts.n_tokens,
         changed=counts.changed,
         tokens_sha256=file_sha256(journal.folder / f"{name}.npy"),
-        starts_sha256=file_sha256(journal.folder / f"{name}.starts.npy"),
+        starts_sha256=file_sha256(journal.folder / f"{starts}.npy"),
     )
 
 

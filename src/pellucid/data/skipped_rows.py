@@ -7,7 +7,7 @@ way. It does not know what a row holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 
+_COUNTED = ("rows", "examples", "truncated", "endless", "tokens", "supervised")
 #: So many rows are named of each reason for leaving them out.
 _NAMED = 5
 
@@ -52,6 +53,21 @@ class Census:
             "tokens": self.tokens,
             "supervised": self.supervised,
         }
+
+    def as_stored(self) -> dict[str, Any]:
+        """All counts as JSON can say them, from which `from_table` makes them again."""
+        return {**self.table(), "labels": sorted(self.labels.items())}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Census:
+        """The counts that `as_stored` gave."""
+        dropped: dict[str, Any] = table["dropped"]
+        return cls(
+            dropped=Counter({reason: value["rows"] for reason, value in dropped.items()}),
+            first_dropped={reason: list(value["first"]) for reason, value in dropped.items()},
+            labels=Counter(dict(table["labels"])),
+            **{name: table[name] for name in _COUNTED},
+        )
 
     def lines(self, classes: Sequence[str] | None = None) -> list[str]:
         """The same in words; with the names of classes, also which of them no example has."""

@@ -125,11 +125,7 @@ def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> I
         TextError: a path that does not exist, a file that is no table, is damaged or empty, or a
             row that cannot be read.
     """
-
-    def tables_in(path: str | Path) -> list[Path]:
-        return _files(path, None, Tally(), only_tables=True)
-
-    for source in _sources(paths, tables_in, piped):
+    for source in _sources(paths, lambda path: tables_in([path]), piped):
         empty = True
         with source.opened() as (ending, stream):
             lines = ".jsonl" if source.is_piped else ending
@@ -152,6 +148,15 @@ def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> li
         TextError: a path that does not exist, or a folder without text.
     """
     return [file for path in paths for file in _files(path, field, tally)]
+
+
+def tables_in(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that you name, and of folders those that are tables.
+
+    Raises:
+        TextError: a path that does not exist, or a folder without tables.
+    """
+    return [file for path in paths for file in _files(path, None, Tally(), only_tables=True)]
 
 
 def _sources(

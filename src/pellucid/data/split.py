@@ -110,6 +110,59 @@ def part(read: Read, found: Survey, share: float) -> Parts:
     )
 
 
+def held_out_of(groups: Sequence[str], share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """True for each example that is held out; examples of one group are on one side.
+
+    Groups are taken in the order of their hash until `share` of all examples is reached, so that
+    the share is exact to one group. Neither the order of the rows nor other rows change a group's
+    place in this order: if you add rows, only groups near the border change sides.
+
+    Args:
+        groups: the group of each example.
+        share: of the examples that are to be held out.
+        seed: of the order.
+
+    Raises:
+        TextError: there are fewer than two groups, or one is too large to leave anything.
+    """
+    digests = b"".join(group_digest(group, seed) for group in groups)
+    return held_out_by_digest(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32), share)
+
+
+def group_digest(group: str, seed: int) -> bytes:
+    """The hash of a group, by which examples are divided."""
+    return hashlib.sha256(f"{seed} {group}".encode("utf-8", "surrogatepass")).digest()
+
+
+def held_out_by_digest(digests: npt.NDArray[np.uint8], share: float) -> npt.NDArray[np.bool_]:
+    """As `held_out_of`, from the digest of each example's group, "examples 32".
+
+    Raises:
+        TextError: there are fewer than two groups.
+    """
+    words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64)
+    order = np.lexsort(words.T[::-1])
+    begins = np.ones(len(words), dtype=np.bool_)
+    begins[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    group_of = np.cumsum(begins) - 1
+    counts = np.bincount(group_of) if len(words) else np.zeros(0, dtype=np.int64)
+    if len(counts) < 2:
+        raise TextError(
+            f"{len(words)} examples of {len(counts)} group cannot be divided into training and "
+            "held-out examples without one being on both sides: pass rows that differ"
+        )
+    budget = share * len(words)
+    n_chosen = n_groups = 0
+    for count in counts[:-1].tolist():  # at least one is left to train on
+        # the group that crosses the border is taken if that comes nearer to the share
+        if n_groups and abs(n_chosen + count - budget) >= abs(n_chosen - budget):
+            break
+        n_groups, n_chosen = n_groups + 1, n_chosen + count
+    held_out = np.zeros(len(words), dtype=np.bool_)
+    held_out[order[group_of < n_groups]] = True
+    return held_out
+
+
 def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
     """Which documents are held out whole; None where they are fewer than half the wanted bytes."""
     chosen = np.zeros(len(text_survey.sizes), dtype=np.bool_)

@@ -33,7 +33,7 @@ from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
 from pellucid.runs.build import with_vocabulary
 from pellucid.runs.prepare_text import ready_text
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.folder import is_published
 from pellucid.saved_runs.progress import silent
 from pellucid.tokenizers import Tokenizer
@@ -72,7 +72,11 @@ def check_named(
             f"a preset: presets are {', '.join(PRESETS)}"
         )
     paths = [] if text is None else [text]
-    run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
+    run = (
+        resolve_config(paths, config_file=path)
+        if path.is_file()
+        else resolve_config(paths, preset=name)
+    )
     if text is None:
         return _check_config(name, run, declared, ignore)
     return _check_config_with(name, run, Path(text), declared, ignore)
@@ -168,7 +172,7 @@ def _on_text(
 ) -> tuple[list[Finding], int]:
     """The findings with the beginning of a text, and how many tokens of it were read."""
     batches = _batches(text, tokenizer, model.context_length)
-    decoder_alone = model.encoder is None and model.has_head
+    decoder_alone = model.encoder is None and model.output_head.no_token_logits is None
     findings = check(
         model,
         batches,

@@ -130,9 +130,10 @@ class Subject:
 
     def class_logits(self, ids: Tensor) -> Tensor | None:
         """The logits of a head that names classes; None where there is none."""
-        if self.family != "pellucid" or cast("Transformer", self.model).classes is None:
+        if self.family != "pellucid":
             return None
-        return cast("Transformer", self.model).class_logits(ids).float()
+        model = cast("Transformer", self.model)
+        return model.class_logits(ids).float() if model.output_head.whole_texts else None
 
     def _of_pellucid(
         self,
@@ -146,7 +147,7 @@ class Subject:
         encoded = None
         if source is not None:
             encoded = model.encode(source, padding=source_padding)
-        call = model if model.has_head else model.states
+        call = model if model.output_head.no_token_logits is None else model.states
         return call(ids, encoded=encoded, padding=padding, documents=documents)
 
     def _of_others(
@@ -191,7 +192,8 @@ class Subject:
         rows = [table.num_embeddings for table in tables]
         if self.family == "pellucid":
             model = cast("Transformer", self.model)
-            return model.token_embedding.num_embeddings, model.has_head
+            has_logits = model.output_head.no_token_logits is None
+            return model.token_embedding.num_embeddings, has_logits
         vocab_size: Any = getattr(self.settings, "vocab_size", None)
         self.vocab = vocab_size if isinstance(vocab_size, int) else 1
         width = self.outputs(

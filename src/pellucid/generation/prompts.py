@@ -38,7 +38,7 @@ def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Sta
             "this model is an encoder: it reads a text as a whole and writes none; let it fill a "
             "masked word with pellucid fill, or compare texts with pellucid embed"
         )
-    _ = model.head_weight  # for its refusal
+    model.output_head.require_token_logits()
     if model.encoder is None:
         return Start([tokenizer.encode_prompt(text) for text in texts], None)
     if not texts:

@@ -93,10 +93,4 @@ def _refuse_to_fill(run: Run) -> None:
             "right and fills no masks; let it write with pellucid generate, or take a run of a "
             "masked language model"
         )
-    if run.model.classifier is not None:
-        _ = run.model.head_weight  # for its refusal
-    if not run.model.has_head:
-        raise PellucidError(
-            "this model has no head: it gives hidden states, and no token a probability; compare "
-            "texts with pellucid embed, or take a run with a language head"
-        )
+    run.model.output_head.require_token_logits()

@@ -21,7 +21,13 @@ from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from pellucid.model.output_head import Classes, Head, HeadTransform
+from pellucid.model.output_head import (
+    ClassificationHead,
+    HeadTransform,
+    LanguageHead,
+    NoHead,
+    OutputHead,
+)
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
 from pellucid.model.quantization import narrow
 from pellucid.model.quantized_matrix import Narrow, Weights
@@ -48,6 +54,7 @@ from pellucid.model.trainable import (
 )
 from pellucid.model.transformer import Transformer
 from pellucid.model.views import View, look
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "MLP",
@@ -55,17 +62,17 @@ __all__ = [
     "BatchNorm",
     "Block",
     "BucketedBias",
-    "Classes",
+    "ClassificationHead",
     "CrossAttention",
     "Encoded",
     "GatedMLP",
     "GroupNorm",
-    "Head",
     "HeadTransform",
     "Heads",
     "InstanceNorm",
     "KeyValueCache",
     "KeysAndValues",
+    "LanguageHead",
     "LayerNorm",
     "Learned",
     "LinearAttention",
@@ -74,7 +81,9 @@ __all__ = [
     "Narrow",
     "NeuralMemory",
     "NoCache",
+    "NoHead",
     "NoPositions",
+    "OutputHead",
     "ParallelBlock",
     "Positions",
     "QueryKeyNorms",
@@ -107,3 +116,5 @@ __all__ = [
     "unmerge",
     "without_adapters",
 ]
+
+__getattr__ = _names_of(__name__)

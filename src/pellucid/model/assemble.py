@@ -28,7 +28,7 @@ from pellucid.model.embedding import table
 from pellucid.model.initialisation import initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
-from pellucid.model.output_head import Classes, Head
+from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
 from pellucid.model.transformer import Transformer
@@ -106,14 +106,14 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     )
 
 
-def _head(model: config.Transformer) -> Head | Classes | None:
+def _head(model: config.Transformer) -> OutputHead:
     match model.head:
         case config.NoHead():
-            return None
+            return NoHead()
         case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
-            return Classes(len(model.head.names), pooling, bias, dropout)
+            return ClassificationHead(len(model.head.names), pooling, bias, dropout)
         case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
-            return Head(
+            return LanguageHead(
                 tied=model.embedding.tied,
                 bias=bias,
                 transform=None if transform is None else parts.transform(transform, model.d_model),

@@ -1,19 +1,31 @@
-"""What stands between a stack's last states and the logits.
+"""Output heads: a stack's last states in, logits of tokens or of classes out.
 
-Comes in: hidden states. Goes out: what the head's matrix reads: states, or one vector for a whole
-text. It does not know the matrix.
+A head's tensors stand in its model under the names that checkpoints have: `head.weight`,
+`head_bias`, `head_transform.*` and `classifier.*`. So a head is installed in a model before use.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, assert_never
+import math
+from typing import Literal, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from pellucid.model.facts import HeadTransformFacts
+from pellucid.errors import PellucidError
+from pellucid.model.dropout import dropout
+from pellucid.model.facts import (
+    ClassificationHeadFacts,
+    HeadTransformFacts,
+    LanguageHeadFacts,
+    NoHeadFacts,
+    transform_facts,
+)
 from pellucid.model.feed_forward import Activate, activation_name
+
+Pooling = Literal["first", "mean", "last"]
 
 
 class HeadTransform(nn.Module):
@@ -38,42 +50,229 @@ class HeadTransform(nn.Module):
         return HeadTransformFacts(activation=activation_name(self.activation))
 
 
-class Head(NamedTuple):
-    """How logits are made; what is left out is not there.
+class HeadTensors(nn.Module):
+    """A model as its head sees it: tensors by the names that checkpoints have."""
 
-    A `tied` head is the embedding's own matrix. `soft_cap`: logits become c tanh(z / c). `scaled`:
-    hidden states are divided by sqrt(d_model) first.
-    """
+    token_embedding: nn.Embedding
+    head_transform: nn.Module
+    head: nn.Linear | None
+    head_bias: nn.Parameter | None
+    pooler: nn.Module | None
+    classifier: nn.Linear | None
 
-    tied: bool
-    bias: bool = False
-    transform: nn.Module | None = None
+
+class OutputHead(nn.Module):
+    """What every head shares: a place in a model, and an answer to "where are the logits?"."""
+
+    #: Logits are capped by c tanh(z / c).
     soft_cap: float | None = None
-    scaled: bool = False
+    #: Hidden states are multiplied by this before the head reads them.
+    scale: float = 1.0
+    #: The head reads a text as a whole, and answers once.
+    whole_texts: bool = False
+    #: Why the model gives no token a probability; None if it does.
+    no_token_logits: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._model: tuple[HeadTensors, ...] = ()  # in a tuple: a part does not own its model
+
+    @property
+    def model(self) -> HeadTensors:
+        """The model that the head is installed in.
+
+        Raises:
+            PellucidError: it is in none yet.
+        """
+        if not self._model:
+            raise PellucidError(
+                "this head is in no model yet: pass it to Transformer(head=...) before you use it"
+            )
+        return self._model[0]
+
+    def install(self, model: HeadTensors) -> None:
+        """Put the head's tensors into a model, under the names that checkpoints have."""
+        self._model = (model,)
+
+    @property
+    def weight(self) -> Float[Tensor, "vocab d_model"]:
+        """The matrix that turns hidden states into logits of tokens.
+
+        Raises:
+            PellucidError: the head gives no token a probability.
+        """
+        raise PellucidError(self.no_token_logits or "this head states no matrix for tokens")
+
+    def require_token_logits(self) -> None:
+        """Refuse a model that gives no token a probability.
+
+        Raises:
+            PellucidError: it gives none; says what it gives and what to do.
+        """
+        if self.no_token_logits is not None:
+            raise PellucidError(self.no_token_logits)
+
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """States as the head's matrix reads them."""
+        return states
+
+    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """A logit for each token of the vocabulary, from what `readable` gives.
+
+        Raises:
+            PellucidError: the head gives no token a probability.
+        """
+        return F.linear(hidden, self.weight)
 
 
-Pooling = Literal["first", "mean", "last"]
+class LanguageHead(OutputHead):
+    """cap(W (scale transform(x)) + b): a logit for each token of the vocabulary.
 
-
-class Classes(NamedTuple):
-    """How the logits of classes are made: of which vector, and how many.
-
-    `dropout` is of that vector.
+    What is left out is not there. W of a `tied` head is the embedding's own matrix. `soft_cap`:
+    logits become c tanh(z / c). `scaled`: hidden states are divided by sqrt(d_model) first.
     """
 
-    n_classes: int
-    pooling: Pooling
-    bias: bool
-    dropout: float = 0.0
+    def __init__(
+        self,
+        tied: bool,
+        bias: bool = False,
+        transform: nn.Module | None = None,
+        soft_cap: float | None = None,
+        scaled: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tied, self.scaled, self.soft_cap = tied, scaled, soft_cap
+        self._bias = bias
+        self._transform = None if transform is None else (transform,)
+
+    def install(self, model: HeadTensors) -> None:
+        """Put W, b and the transform into a model."""
+        super().install(model)
+        rows, d_model = model.token_embedding.weight.shape
+        self.scale = 1 / math.sqrt(d_model) if self.scaled else 1.0
+        if self._transform is not None:
+            model.head_transform, self._transform = self._transform[0], None
+        if not self.tied:
+            model.head = nn.Linear(d_model, rows, bias=False)
+        if self._bias:
+            model.head_bias = nn.Parameter(torch.zeros(rows))
+
+    @property
+    def weight(self) -> Float[Tensor, "vocab d_model"]:
+        """W."""
+        model = self.model
+        return model.token_embedding.weight if model.head is None else model.head.weight
+
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """scale transform(x)."""
+        states = self.model.head_transform(states)
+        return states if self.scale == 1.0 else states * self.scale
+
+    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """cap(W h + b), from states as `readable` gives them."""
+        logits = F.linear(hidden, self.weight, self.model.head_bias)
+        cap = self.soft_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch time d_model"],
+        padding: Bool[Tensor, "batch keys"] | None = None,
+    ) -> Float[Tensor, "batch time vocab"]:
+        """The logits after each token; padding changes nothing here."""
+        return self.logits(self.readable(states))
+
+    def facts(self) -> LanguageHeadFacts:
+        """How its logits are made."""
+        model = self.model
+        return LanguageHeadFacts(
+            tied=model.head is None,
+            bias=model.head_bias is not None,
+            transform=transform_facts(model.head_transform),
+            scale=self.scale,
+            soft_cap=self.soft_cap,
+        )
+
+
+class ClassificationHead(OutputHead):
+    """A logit for each class, from one vector for a whole text; `dropout` is of that vector.
+
+    With `pooling` "first", the vector goes through the model's pooler, if it has one.
+    """
+
+    whole_texts = True
+    no_token_logits = (
+        "this model is a classifier and has no token probabilities: use `pellucid classify`, or "
+        "take a run with a language head"
+    )
+
+    def __init__(self, n_classes: int, pooling: Pooling, bias: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.n_classes, self._bias, self.dropout = n_classes, bias, dropout
+        self.pooling: Pooling = pooling
+
+    def install(self, model: HeadTensors) -> None:
+        """Put the matrix of the classes into a model."""
+        super().install(model)
+        d_model = model.token_embedding.weight.shape[1]
+        model.classifier = nn.Linear(d_model, self.n_classes, bias=self._bias)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch time d_model"],
+        padding: Bool[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """The logits of each text's classes; real tokens come first, padding after them."""
+        model = self.model
+        assert model.classifier is not None
+        pooled = pool(states, padding, self.pooling)
+        if model.pooler is not None and self.pooling == "first":
+            pooled = torch.tanh(model.pooler(pooled))
+        return model.classifier(dropout(pooled, self.dropout, self.training))
+
+    def facts(self) -> ClassificationHeadFacts:
+        """How its logits are made."""
+        return ClassificationHeadFacts(
+            n_classes=self.n_classes,
+            pooling=self.pooling,
+            pooler=self.model.pooler is not None and self.pooling == "first",
+            bias=self._bias,
+            dropout=self.dropout,
+        )
+
+
+class NoHead(OutputHead):
+    """The model gives its hidden states, and no logits."""
+
+    no_token_logits = (
+        "this model has no head: it gives hidden states, and no token a probability; compare "
+        "texts with pellucid embed, or take a run with a language head"
+    )
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch time d_model"],
+        padding: Bool[Tensor, "batch keys"] | None = None,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """Refuse: hidden states are at `Transformer.states`.
+
+        Raises:
+            PellucidError: always.
+        """
+        raise PellucidError(self.no_token_logits)
+
+    def facts(self) -> NoHeadFacts:
+        """That there are no logits."""
+        return NoHeadFacts()
 
 
 def padding_behind(
     ids: Int[Tensor, "batch time"], padding: Bool[Tensor, "batch time"]
 ) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
-    """Where each token of a text stands, the real ones first and in order, and which they are.
+    """The order that puts a text's real tokens first, and which tokens are real in that order.
 
-    So moved, a text that had padding before it or within is read as it would be alone, whatever the
-    positions and the kind of attention. Rows with padding behind stay as they are.
+    Reordered like this, a text with padding before it or within it is read as it would be alone,
+    whatever the positions and the kind of attention. Rows with padding behind stay as they are.
     """
     order = padding.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
     return order, padding.gather(1, order)
@@ -84,9 +283,12 @@ def pool(
     padding: Bool[Tensor, "batch time"] | None,
     pooling: Pooling,
 ) -> Float[Tensor, "batch d_model"]:
-    """One vector for each text; padding, where there is any, stands behind.
+    """One vector for each text, whose padding comes last.
 
-    Each text has a real token; nothing waits for the device to see that it does.
+    Args:
+        states: the last states.
+        padding: True where a token is real; each text has one. None if all are.
+        pooling: the state of the first token, of the last real one, or the mean of the real ones.
     """
     match pooling:
         case "first":

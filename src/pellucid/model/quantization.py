@@ -54,7 +54,7 @@ def narrow(model: Transformer, weights: Weights) -> None:
 
 
 def _matrices(model: Transformer) -> Iterator[str]:
-    tied = model.has_head and model.head is None
+    tied = model.output_head.no_token_logits is None and model.head is None
     for name, module in named_modules(model).items():
         if parametrize.is_parametrized(module):
             raise PellucidError(

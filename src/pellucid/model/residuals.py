@@ -89,5 +89,6 @@ def residual_facts(rule: Rule) -> ResidualPart:
     for stated, facts in _FACTS:
         if rule is stated:
             return facts
-    name: str = getattr(rule, "__name__", type(cast("Any", rule)).__name__)
+    named = cast("Any", rule)
+    name: str = getattr(named, "__name__", type(named).__name__)
     return UnknownFacts(part=name, reason="it is a residual rule that states no facts")

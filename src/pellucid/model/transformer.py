@@ -6,21 +6,19 @@ losses, text, or who is watching.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
 from pellucid.model.attention import Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
-from pellucid.model.dropout import dropout
-from pellucid.model.output_head import Classes, Head, padding_behind, pool
+from pellucid.model.facts import TransformerFacts
+from pellucid.model.output_head import HeadTensors, NoHead, OutputHead, padding_behind
 from pellucid.model.quantized_matrix import Narrow
 from pellucid.model.views import look
 
@@ -40,11 +38,10 @@ class Seen(TypedDict, total=False):
     segments: Int[Tensor, "batch time"] | None
 
 
-class Transformer(nn.Module):
-    """Token embedding, a decoder or an encoder or both, and a head that scores the vocabulary.
+class Transformer(HeadTensors):
+    """Token embedding, a decoder or an encoder or both, and an output head.
 
-    `context_length` is the longest input. Without a `head` the hidden states are all there is; with
-    `Classes` in its place, there is a logit for each class of a text.
+    `context_length` is the longest input. With `NoHead` the hidden states are all there is.
     """
 
     def __init__(
@@ -54,7 +51,7 @@ class Transformer(nn.Module):
         context_length: int,
         encoder: Stack | None = None,
         decoder: Stack | None = None,
-        head: Head | Classes | None = None,
+        head: OutputHead | None = None,
         embedding_scale: float = 1.0,
         segment_embedding: nn.Embedding | None = None,
         pooler: nn.Module | None = None,
@@ -66,21 +63,26 @@ class Transformer(nn.Module):
         self.segment_embedding = segment_embedding
         self.encoder = encoder
         self.decoder = decoder
-        self.has_head = isinstance(head, Head)
-        self.classes = head if isinstance(head, Classes) else None
-        rows, d_model = token_embedding.weight.shape
-        head = head if isinstance(head, Head) else Head(tied=True)
-        self.soft_cap = head.soft_cap
-        self.head_scale = 1 / math.sqrt(d_model) if head.scaled else 1.0
-        self.head_transform = head.transform or nn.Identity()
-        self.head = None if head.tied else nn.Linear(d_model, rows, bias=False)
-        self.head_bias = nn.Parameter(torch.zeros(rows)) if head.bias else None
-        self.pooler = pooler
+        # their order is that of the weights' draws and of the parameters: heads fill them in
+        self.head_transform = nn.Identity()
+        self.register_module("head", None)
+        self.register_module("pooler", pooler)
+        self.register_module("classifier", None)
+        self.register_parameter("head_bias", None)
         #: Matrices that were rounded, by name, in their few bits as well: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
-        classes = self.classes
-        self.classifier = (
-            None if classes is None else nn.Linear(d_model, classes.n_classes, bias=classes.bias)
+        self.output_head = head or NoHead()
+        self.output_head.install(self)
+
+    def facts(self) -> TransformerFacts:
+        """Which stacks it has, and how ids enter them."""
+        both = self.encoder is not None and self.decoder is not None
+        segments = self.segment_embedding
+        return TransformerFacts(
+            stacks="encoder_decoder" if both else "encoder" if self.decoder is None else "decoder",
+            context_length=self.context_length,
+            embedding_scale=self.embedding_scale,
+            n_segments=None if segments is None else segments.num_embeddings,
         )
 
     @property
@@ -102,16 +104,22 @@ class Transformer(nn.Module):
         Raises:
             PellucidError: the model has no head, or one for classes.
         """
-        if self.classifier is not None:
-            raise PellucidError(
-                "this model names the class of a text: it gives no token a probability; ask it "
-                "with pellucid classify, or take a run with a language head"
-            )
-        if not self.has_head:
-            raise PellucidError(
-                "this model has no head: it gives hidden states, and no token a probability"
-            )
-        return self.token_embedding.weight if self.head is None else self.head.weight
+        return self.output_head.weight
+
+    @property
+    def has_head(self) -> bool:
+        """Whether there is a logit for each token of the vocabulary."""
+        return self.output_head.no_token_logits is None
+
+    @property
+    def head_scale(self) -> float:
+        """What hidden states are multiplied by before the head reads them."""
+        return self.output_head.scale
+
+    @property
+    def soft_cap(self) -> float | None:
+        """c, if logits are capped by c tanh(z / c)."""
+        return self.output_head.soft_cap
 
     def new_caches(self) -> list[KeyValueCache]:
         """An empty cache for each block of the decoder.
@@ -195,28 +203,38 @@ class Transformer(nn.Module):
 
     def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """States as the head reads them."""
-        states = self.head_transform(states)
-        return states if self.head_scale == 1.0 else states * self.head_scale
+        return self.output_head.readable(states)
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """A logit for each token of the vocabulary, from what the head reads."""
-        logits = F.linear(hidden, self.head_weight, self.head_bias)
-        cap = self.soft_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        """A logit for each token of the vocabulary, from what the head reads.
+
+        Raises:
+            PellucidError: the head gives no token a probability.
+        """
+        return self.output_head.logits(hidden)
 
     def forward(
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
         **seen: Unpack[Seen],
-    ) -> Float[Tensor, "batch time vocab"] | Float[Tensor, "batch classes"]:
-        """Logits: of the next token after a decoder, of each token itself after an encoder.
+    ) -> Float[Tensor, "*batch outputs"]:
+        """What the head makes of the last states.
 
-        Of a model with a head for classes, those of each text: `class_logits`.
+        With a `LanguageHead`: (batch, time, vocab) logits, of the next token after a decoder, of
+        each token itself after an encoder. With a `ClassificationHead`: those of `class_logits`.
+
+        Args:
+            ids: (batch, time) token ids, which continue what the caches hold.
+            caches: one for each block of the decoder; None for a text without a past.
+            seen: as in `Seen`.
+
+        Raises:
+            PellucidError: the model has no head, or the inputs do not fit it.
         """
-        if self.classifier is not None:
+        if self.output_head.whole_texts:
             return self._class_logits(ids, caches, seen)
-        return self.logits(self.hidden_states(ids, caches, **seen))
+        return self.output_head(self.states(ids, caches, **seen))
 
     def class_logits(
         self,
@@ -227,13 +245,12 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch classes"]:
         """A logit for each class of each text; `padding` is True where a token is real.
 
-        Padding may stand on either side; neither it nor neighbours change a text's logits.
+        Padding may be on either side; neither it nor other texts change a text's logits.
 
         Raises:
-            PellucidError: the model has no head for classes, or the texts are longer than its
-                context.
+            PellucidError: the model is no classifier, or the texts are longer than its context.
         """
-        if self.classes is None or self.classifier is None:
+        if not self.output_head.whole_texts:
             raise PellucidError(
                 "this model has no head for classes: take a run that was trained to classify, or "
                 "train one with objective.kind = Classification"
@@ -242,20 +259,15 @@ class Transformer(nn.Module):
             order, padding = padding_behind(ids, padding)
             ids = ids.gather(1, order)
             segments = None if segments is None else segments.gather(1, order)
-        states = self.states(ids, padding=padding, segments=segments)
-        pooled = pool(states, padding, self.classes.pooling)
-        if self.pooler is not None and self.classes.pooling == "first":
-            pooled = torch.tanh(self.pooler(pooled))
-        pooled = dropout(pooled, self.classes.dropout, self.training)
-        return self.classifier(pooled)
+        return self.output_head(self.states(ids, padding=padding, segments=segments), padding)
 
     def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, inputs: Seen) -> Tensor:
         passed = {name for name, value in inputs.items() if value is not None}
         if caches is not None or not passed <= {"padding", "segments"}:
             unexpected = sorted(passed - {"padding", "segments"}) or ["caches"]
             raise PellucidError(
-                f"{unexpected[0]} was given to a model that names the class of a text: it reads "
-                "each text as a whole, one a row; pass padding alone"
+                f"{unexpected[0]} was given to a classifier, which reads each text as a whole, one "
+                "a row: pass padding alone"
             )
         return self.class_logits(
             ids, padding=inputs.get("padding"), segments=inputs.get("segments")

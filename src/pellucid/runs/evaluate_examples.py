@@ -15,18 +15,17 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.data import Examples, StoredExamples, assemble_columns, assemble_template
+from pellucid.data import Examples, StoredExamples, assemble_template
 from pellucid.data.prepared import Data
 from pellucid.errors import ConfigError, RunError
 from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
 from pellucid.generation import Beams, finite
 from pellucid.runs.prepare import open_data
-from pellucid.runs.prepare_examples import encode_examples, read_rows, stored
+from pellucid.runs.prepare_examples import encode_examples
 from pellucid.runs.resolve_config import with_columns
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.inference_memory import check_examples, check_windows
 from pellucid.saved_runs.load import Run
-from pellucid.saved_runs.progress import silent
 from pellucid.tasks import Reward, Task, TaskInputs, Written, assemble_task
 from pellucid.tasks.rewards import find_reward
 from pellucid.training import HeldOut
@@ -194,12 +193,8 @@ def _examples(
 
 
 def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[Data, tuple[str, ...]]:
-    rows = read_rows(corpus, silent)
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)
-    examples, facts = encode_examples(
-        run.config, assemble_columns(corpus, rows[0]), rows, run.tokenizer, template, silent
-    )
-    data = stored(folder, {"train": examples, "held_out": examples}, facts)
-    return data, (*facts.census["said"], *facts.census["lines"])
+    data = encode_examples(run.config, corpus, run.tokenizer, template, folder)
+    return data, (*data.facts.census["said"], *data.facts.census["lines"])

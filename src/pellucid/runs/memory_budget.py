@@ -28,8 +28,8 @@ from pellucid.data import StoredExamples
 from pellucid.data.prepared import Data
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
+from pellucid.saved_runs.machine import find_device, find_precision
 from pellucid.saved_runs.memory_check import check_memory
-from pellucid.saved_runs.plan import find_device, find_precision
 
 _DOES = "this training needs"
 _ANSWERS = ("chosen", "rejected")

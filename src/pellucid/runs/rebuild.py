@@ -21,18 +21,17 @@ from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
+from pellucid.runs.plan import compile_model
 from pellucid.runs.prepare import open_data
 from pellucid.runs.resume_point import find_place, open_changes
 from pellucid.saved_runs.folder import RunFolder, existing_folder, preparing
 from pellucid.saved_runs.load import fill, read_config, read_plan
+from pellucid.saved_runs.machine import find_precision
 from pellucid.saved_runs.open_checkpoint import bring_back_generators
-from pellucid.saved_runs.plan import find_precision
 from pellucid.saved_runs.records import cut_after, recorder
 from pellucid.tasks import Reward, TaskInputs, assemble_task
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Drifted, Job, Progress, seed_step
-from pellucid.training.attention_kernels import attend_by
-from pellucid.training.compile_blocks import compile_blocks
 
 
 def rebuild(
@@ -50,10 +49,8 @@ def rebuild(
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
     data = open_data(folder, run)
-    model = build_model(run, folder, torch.device(plan.device))
-    attend_by(model, plan.attention)
-    if plan.compile:
-        compile_blocks(model)
+    model = build_model(run, plan, folder)
+    compile_model(model, plan)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )

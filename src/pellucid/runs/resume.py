@@ -19,12 +19,12 @@ from pellucid.errors import ConfigError, RunError
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.runs.memory_budget import check_beginning
-from pellucid.runs.observe import follow, memory_refused, shown_to
+from pellucid.runs.observe import add_display, explain_memory_errors, observe_job
 from pellucid.runs.rebuild import is_of_another_optimiser, rebuild, restore
 from pellucid.runs.resume_point import Place, find_place, open_changes
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import Run, load, read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import cut_after
 from pellucid.saved_runs.seal import BY_STEPS, LENGTH, Change
 from pellucid.tasks.rewards import REWARD, find_reward, reward_changes, same_reward
@@ -77,7 +77,7 @@ def resume(
         forcing(force),
         interrupts or Interrupts() as active_interrupts,
         folder.locked(),
-        shown_to(show, observers) as all_observers,
+        add_display(show, observers) as all_observers,
     ):
         run = read_config(folder)
         run.check_objective()
@@ -109,8 +109,8 @@ def resume(
             return load(folder.path)
         if longer != plan:
             write_text(folder.plan, json_text(encode(longer), indent=1))
-        with memory_refused(run):
-            follow(job, progress, folder, first, all_observers, active_interrupts, watchers)
+        with explain_memory_errors(run):
+            observe_job(job, progress, folder, first, all_observers, active_interrupts, watchers)
     return load(folder.path, force=True)  # the estimate of the training had it
 
 

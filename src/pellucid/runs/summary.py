@@ -1,8 +1,4 @@
-"""What is said before the first step.
-
-Comes in: everything a run is made of. Goes out: names and lines, in order. It does not know where
-they are shown.
-"""
+"""The summary of a run that a user reads before the first step: names and lines, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from pellucid.training import Job, mean_rows
 Fact = tuple[str, str]
 
 
-def facts_of(
+def summarise(
     run: config.Run,
     plan: config.Plan,
     folder: RunFolder,

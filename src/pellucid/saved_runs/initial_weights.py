@@ -37,7 +37,7 @@ def config_of(path: Path) -> config.Run:
     return read_config(folder)
 
 
-def keep_start(path: Path, folder: RunFolder) -> None:
+def copy_start(path: Path, folder: RunFolder) -> None:
     """Copy the weights at `path` into the folder of the run that starts from them.
 
     So the run stays whole when the other is gone. Adapters are merged: they were a way to train,

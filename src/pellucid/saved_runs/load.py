@@ -22,8 +22,8 @@ from pellucid.free_memory import forcing
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
+from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
-from pellucid.saved_runs.plan import find_device
 from pellucid.saved_runs.published import load_published
 from pellucid.tokenizers import Tokenizer
 

@@ -19,7 +19,7 @@ from pellucid.errors import ConfigError
 from pellucid.generation import Continuation
 from pellucid.objectives import assemble, assemble_advantages
 from pellucid.reader import parse_json
-from pellucid.saved_runs.plan import find_precision
+from pellucid.saved_runs.machine import find_precision
 from pellucid.tasks.data_summary import facts_of_examples
 from pellucid.tasks.held_out_loss import some_of
 from pellucid.tasks.prompt_sample import Asking

@@ -15,7 +15,7 @@ from pellucid.model import Transformer, adapters, assemble, without_adapters
 from pellucid.objectives import Reference, frozen
 from pellucid.saved_runs.load import fill
 from pellucid.tasks.task import TaskInputs
-from pellucid.training.attention_kernels import attend_by, kernel_of
+from pellucid.training.kernels import attend_by, kernel_of
 
 
 def reference_of(given: TaskInputs) -> Reference:

@@ -1,12 +1,10 @@
-"""What a run is made of, and how far it is: what the loop is handed.
-
-Comes in: nothing. Goes out: types. It does not know how any part was built.
-"""
+"""Everything that the loop needs of a run, and how far the run is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,3 +96,8 @@ class Job:
         growth = self.settings.growth
         grows = growth if isinstance(growth, config.GrowingBatch) else None
         return stages(grows, self.settings.batch_size, self.plan.grows_over)
+
+
+#: Looks into a job while it runs, and tells all observers what it sees through the second argument.
+#: The observer that it returns gets the run's events until the run ends.
+Watcher = Callable[[Job, events.Observer], AbstractContextManager[events.Observer]]

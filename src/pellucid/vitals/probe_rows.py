@@ -73,7 +73,8 @@ def probe_of(model: Transformer, batch: Batch) -> Probe:
     if isinstance(batch, PreferenceBatch):
         return probe_of(model, batch.chosen)
     places = labels = None
-    if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and model.has_head:
+    predicts_tokens = model.output_head.no_token_logits is None
+    if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and predicts_tokens:
         places = places_of(batch.targets)  # before they are moved: nothing waits for a device
         labels = batch.targets.flatten()[places].to(model.device)
         places = places.to(model.device)

@@ -40,9 +40,9 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Print the counts, one per line."""
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
-    run = choose(
+    run = resolve_config(
         arguments.paths, field=arguments.field, preset=arguments.preset, settings=arguments.set
     )
     report = runs.count_corpus(run.text, lambda phase: print(f"{phase} …", file=sys.stderr))

@@ -80,9 +80,9 @@ def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:
                 f"{name} with --config {arguments.config}: a config needs a preset below it; name "
                 "one, leave it out, or draw the run with --set"
             )
-        from pellucid.runs.resolve_config import choose
+        from pellucid.runs.resolve_config import resolve_config
 
-        run = choose(preset=name, config_file=arguments.config, settings=arguments.set)
+        run = resolve_config(preset=name, config_file=arguments.config, settings=arguments.set)
         return Path(arguments.config).stem, run
     if name in PRESETS:
         return name, run_from_table({"base": name}, find, arguments.set)

@@ -221,11 +221,7 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     from pellucid.saved_runs.requirements import kind_of
 
     chapters = [{"id": entry.id, "about": entry.about} for entry in CHAPTERS]
-    if (
-        kind_of(run.model) != "decoder"
-        or run.model.classifier is not None
-        or not run.model.has_head
-    ):
+    if kind_of(run.model) != "decoder" or run.model.output_head.no_token_logits is not None:
         _print_tokens(run, arguments, chapters)
         return
     reading = explain.read_sentence(run, arguments.sentence)

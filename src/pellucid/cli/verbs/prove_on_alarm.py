@@ -190,9 +190,9 @@ def _choose(arguments: argparse.Namespace, proof: Proof | None, *, can_continue:
 def _with_fix(arguments: argparse.Namespace, proof: Proof, observers: Sequence[Observer]) -> Run:
     """Continue with the best fix, as the command of the proof does."""
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
-    run = choose(config_file=proof.file)
+    run = resolve_config(config_file=proof.file)
     if proof.checkpoint:
         fixed_folder = proof.file.removesuffix(".toml")
         return _resume(arguments, str(runs.branch(proof.checkpoint, run, fixed_folder)), observers)

@@ -153,11 +153,11 @@ def _branch_or_refuse(arguments: argparse.Namespace) -> None:
         _refuse_with_resume(arguments)
         return
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
     arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
-    run = choose(config_file=config_and_out[0])
+    run = resolve_config(config_file=config_and_out[0])
     arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
 
 

@@ -23,7 +23,7 @@ from pellucid.diagnosis.history.history import Reading
 from pellucid.errors import NonFiniteError
 from pellucid.runs.rebuild import rebuild, restore
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.saved_runs.plan import find_precision
+from pellucid.saved_runs.machine import find_precision
 from pellucid.tasks import Reward
 from pellucid.training import (
     Event,

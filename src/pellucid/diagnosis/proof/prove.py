@@ -24,7 +24,7 @@ from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import read_events
 from pellucid.tasks.rewards import find_reward, same_reward
 from pellucid.training import generator_states, restore_generators

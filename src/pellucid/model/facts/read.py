@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, get_args
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from pellucid.model.facts.layers import (
@@ -18,7 +18,14 @@ from pellucid.model.facts.layers import (
     PositionPart,
     UnknownFacts,
 )
-from pellucid.model.facts.structure import BlockPart, HeadPart, PartFacts, TransformPart
+from pellucid.model.facts.structure import (
+    BlockPart,
+    HeadPart,
+    ModelPart,
+    PartFacts,
+    StackPart,
+    TransformPart,
+)
 
 
 def facts_of(part: nn.Module) -> PartFacts:
@@ -56,6 +63,12 @@ def _facts_of_torch(part: nn.Module) -> PartFacts:
     return UnknownFacts(part=kind.__name__, reason="it states no facts")
 
 
+def tensor_at(part: nn.Module, path: str) -> Tensor:
+    """The parameter or buffer that a fact names."""
+    holder, _, name = path.rpartition(".")
+    return cast("Tensor", getattr(part.get_submodule(holder), name))
+
+
 def norm_facts(part: nn.Module) -> NormPart:
     """What the part in the place of a norm does."""
     return cast("NormPart", _only(part, get_args(NormPart), "a norm"))
@@ -84,6 +97,16 @@ def linear_facts(part: nn.Module) -> LinearPart:
 def block_facts(part: nn.Module) -> BlockPart:
     """How a block joins its layers."""
     return cast("BlockPart", _only(part, get_args(BlockPart), "a block"))
+
+
+def stack_facts(part: nn.Module) -> StackPart:
+    """How deep a stack is, and whether it is causal."""
+    return cast("StackPart", _only(part, get_args(StackPart), "a stack"))
+
+
+def model_facts(part: nn.Module) -> ModelPart:
+    """Which stacks a model has; unknown for a model that is not pellucid's."""
+    return cast("ModelPart", _only(part, get_args(ModelPart), "a pellucid model"))
 
 
 def transform_facts(part: nn.Module) -> TransformPart:

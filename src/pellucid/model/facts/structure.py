@@ -54,6 +54,20 @@ class StackFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerFacts:
+    """A pellucid model: embeddings times a scale, with those of `n_segments` kinds of text, stacks.
+
+    The head reads the decoder if there is one; an "encoder_decoder" reads one text and writes
+    another.
+    """
+
+    stacks: Literal["decoder", "encoder", "encoder_decoder"]
+    context_length: int
+    embedding_scale: float
+    n_segments: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTransformFacts:
     """norm(activation(dense(x))), before the matrix of a language head."""
 
@@ -94,6 +108,8 @@ class NoHeadFacts:
 
 ResidualPart = ResidualFacts | UnknownFacts
 BlockPart = BlockFacts | UnknownFacts
+StackPart = StackFacts | UnknownFacts
+ModelPart = TransformerFacts | UnknownFacts
 TransformPart = HeadTransformFacts | IdentityFacts | UnknownFacts
 HeadPart = LanguageHeadFacts | ClassificationHeadFacts | NoHeadFacts | UnknownFacts
 PartFacts = (
@@ -108,5 +124,6 @@ PartFacts = (
     | GateFacts
     | EmbeddingFacts
     | DropoutFacts
-    | StackFacts
+    | StackPart
+    | ModelPart
 )

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from pellucid import config, runs
+from pellucid.counting import choose_kernel
 from pellucid.errors import RunError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.training.attention_kernels import attend_by, choose_attention, kernel_of
+from pellucid.training.kernels import attend_by, kernel_of
 from support.tiny import train_tiny
 
 
@@ -33,7 +34,7 @@ def test_attention_is_chosen_by_precision_length_and_the_room_its_weights_take(
 ) -> None:
     nano = replace(find("nano").model, vocab_size=16, context_length=length)
     model = assemble(nano, seed=0)
-    assert choose_attention(model, precision, rows=rows) == kernel
+    assert choose_kernel(nano, precision, sequences=rows) == kernel
     attend_by(model, "products")
     layers = [each for each in model.modules() if isinstance(each, MultiHeadAttention)]
     assert len(layers) == nano.decoder.n_layers
