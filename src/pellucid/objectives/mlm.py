@@ -1,4 +1,4 @@
-"""Give back what was hidden in a text that is seen both ways."""
+"""Predict masked tokens from the text on both sides."""
 
 from __future__ import annotations
 

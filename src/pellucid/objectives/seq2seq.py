@@ -1,4 +1,4 @@
-"""Write a text while looking at another."""
+"""Predict a target text from a source text."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TokenLoss:
         n_supervised: int,
     ) -> Loss:
         """The share of these targets in a mean over `n_supervised`."""
-        lazy, flat = LazyLogits.of(model, hidden), targets.flatten()
+        lazy, flat = LazyLogits.from_model(model, hidden), targets.flatten()
         result = linear_cross_entropy(
             lazy.hidden,
             lazy.weight,

@@ -12,7 +12,7 @@ import torch
 
 from pellucid.checkpoints import load_model_tensors
 from pellucid.model import Transformer, adapters, assemble, without_adapters
-from pellucid.objectives import Reference, frozen
+from pellucid.objectives import Reference, frozen_reference
 from pellucid.saved_runs.load import fill
 from pellucid.tasks.task import TaskInputs
 from pellucid.training.kernels import attend_by, kernel_of
@@ -30,7 +30,7 @@ def reference_of(given: TaskInputs) -> Reference:
     fill(copy, load_model_tensors(given.folder.start), given.model.device)
     # rounded alike, so that at the start the two are one
     attend_by(copy, kernel_of(given.model))
-    return frozen(copy.eval().requires_grad_(False))
+    return frozen_reference(copy.eval().requires_grad_(False))
 
 
 def copied(given: TaskInputs) -> int:
