@@ -23,7 +23,7 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """What a `pellucid` command returns to the shell."""
 
-    DONE = 0
+    SUCCESS = 0
     BAD_INPUT = 2
     NON_FINITE = 3
     FINDINGS = 4

@@ -32,7 +32,7 @@ class Free:
     """Bytes that can still be had, and what bounds them."""
 
     n_bytes: int
-    of: str
+    limited_by: str
 
 
 class _Files(NamedTuple):
@@ -114,8 +114,8 @@ def _groups(root: Path) -> Iterator[Free]:
 
 def _upwards(mount: Path, path: str, files: _Files) -> Iterator[Free]:
     """The group and all above it; a container may not see its own path, and then sees it as /."""
-    inside = PurePosixPath(path.lstrip("/"))
-    for group in (inside, *inside.parents):
+    relative_path = PurePosixPath(path.lstrip("/"))
+    for group in (relative_path, *relative_path.parents):
         folder = mount / group
         limit, used = (_number(folder / name) for name in (files.limit, files.used))
         if limit is None or used is None or limit >= _NO_LIMIT:

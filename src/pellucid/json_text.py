@@ -41,15 +41,15 @@ def json_text(
     try:
         return write(value)
     except ValueError:  # rare, so that only then the tree is walked
-        return write(_named(value))
+        return write(_spell_out(value))
 
 
-def _named(tree: object) -> object:
+def _spell_out(tree: object) -> object:
     if isinstance(tree, float):
         return tree if math.isfinite(tree) else str(float(tree))
     if isinstance(tree, dict):
         items = cast("dict[Any, object]", tree).items()
-        return {_named(key): _named(value) for key, value in items}
+        return {_spell_out(key): _spell_out(value) for key, value in items}
     if isinstance(tree, list | tuple):
-        return [_named(item) for item in cast("list[object]", tree)]
+        return [_spell_out(item) for item in cast("list[object]", tree)]
     return tree

@@ -25,6 +25,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "SequenceToSequence": "config.Seq2Seq",
         "SupervisedFineTuning": "config.SFT",
     },
+    "datasets": {
+        "whole": "datasets.find_file",
+    },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
         "Suspect": "diagnosis.causes.Candidate",
@@ -64,6 +67,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "pack": "data.pack",
         "template_for": "data.template_for",
         "write": "data.write",
+    },
+    "native": {
+        "Way": "native.Direction",
+        "turned_off": "native.is_disabled",
     },
     "model": {
         "Classes": "model.ClassificationHead",

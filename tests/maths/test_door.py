@@ -132,9 +132,9 @@ def test_a_shape_that_departs_from_the_declared_axes_is_refused(name: str) -> No
         wrong = [x[None], np.stack((x, x))]
         if kind.axes.leading and not is_shared(name, argument, "..."):
             wrong = []
-        if kind.axes.named:
-            wrong.append(np.zeros((1,) * (len(kind.axes.named) - 1), x.dtype))
-        for place, axis in enumerate(reversed(kind.axes.named), 1):
+        if kind.axes.trailing:
+            wrong.append(np.zeros((1,) * (len(kind.axes.trailing) - 1), x.dtype))
+        for place, axis in enumerate(reversed(kind.axes.trailing), 1):
             if is_shared(name, argument, axis.name):
                 wrong.append(np.repeat(x, 2, axis=-place))
                 wrong += [] if axis.or_one or x.shape[-place] == 1 else [x.take([0], axis=-place)]

@@ -13,7 +13,7 @@ import pytest
 
 from pellucid import config
 from pellucid.data import Remembered, cache, checksums
-from pellucid.disk import PARTIAL, Held, Partial
+from pellucid.disk import PARTIAL, FolderInUse, Partial
 from pellucid.errors import RunError, TextError
 from pellucid.runs.prepare_text import ready_text
 from pellucid.saved_runs.folder import preparing, refuse_taken
@@ -220,7 +220,7 @@ def test_text_that_another_process_prepares_is_prepared_beside_it(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken(_: Path) -> None:
-        raise Held("held")
+        raise FolderInUse("held")
 
     with monkeypatch.context() as patch:
         patch.setattr(cache, "Workshop", taken)

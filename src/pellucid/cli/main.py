@@ -141,7 +141,7 @@ def _main(words: Sequence[str]) -> int:
     _replace_unknown_letters()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    code = ExitCode.DONE
+    code = ExitCode.SUCCESS
     try:
         with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
             code = _run(words, arguments)
@@ -177,7 +177,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
     except PellucidError as error:
         return _report(error, as_json=arguments.json)
     except BrokenPipeError:  # the reader, such as `head`, has enough
-        return ExitCode.DONE
+        return ExitCode.SUCCESS
     except OSError as error:
         return _report(_disk_error(error), as_json=arguments.json)
     except MemoryError:
@@ -186,7 +186,7 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
         if not is_panic(error):
             raise
         return _report(_tokenizer_error(error), as_json=arguments.json)
-    return ExitCode.DONE if code is None else code
+    return ExitCode.SUCCESS if code is None else code
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -31,8 +31,8 @@ _BEGINNING_BYTES = 48
 def weights_memory(model: Transformer) -> MemoryEstimate:
     """What a model takes as it is built: its weights, and tables of the angles of its positions."""
     n = parameter_count(least_model(model))
-    turned = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
-    tables = _ANGLE_BYTES * model.context_length * turned
+    rotated = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
+    tables = _ANGLE_BYTES * model.context_length * rotated
     rows = (
         MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
         MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),

@@ -60,14 +60,14 @@ class Workshop:
     the next one where this one does not come to an end.
 
     Raises:
-        Held: another process has it.
+        FolderInUse: another process has it.
         OSError: the cache cannot be written.
     """
 
     def __init__(self, entry: Path) -> None:
         # a text that is there is a moment too early for `finish`: nobody knows whether it is whole
         keep = (_TOKENIZER, SETTINGS, _TRAINED_ON, f"{_TEXT}{PARTIAL}")
-        self._partial = Partial(entry, _FILES, keep=keep, alone=True)
+        self._partial = Partial(entry, _FILES, keep=keep, exclusive=True)
         self.entry = self._partial.path
         sweep(entry.parent, older_than=_STALE)
 

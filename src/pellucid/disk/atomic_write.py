@@ -82,7 +82,7 @@ def write_folder(
 def _exchange(partial: Partial, files: Sequence[str]) -> None:
     """Put a finished folder in the place of another, of which `files` go and all else stays."""
     target = partial.target
-    old = _aside(target)
+    old = _temporary_name(target)
     write_mark(target, target, files)
     move(target, old)
     try:
@@ -99,7 +99,7 @@ def _exchange(partial: Partial, files: Sequence[str]) -> None:
         remove(old, (MARK,))
 
 
-def _aside(target: Path) -> Path:
+def _temporary_name(target: Path) -> Path:
     """A name beside `target` that nothing has."""
     number = 2
     while os.path.lexists(target.with_name(f"{target.name}.{number}{PARTIAL}")):

@@ -23,7 +23,7 @@ class Rectangle:
     height: int
     kind: Literal["frame", "holds", "plain", "words"]
     #: in words, for whoever points at it or cannot see it
-    about: str = ""
+    description: str = ""
 
     @property
     def right(self) -> int:
@@ -57,7 +57,7 @@ class Text:
     text: str
     kind: Writing
     #: whether it stands over a line, which it interrupts
-    over: bool = False
+    covers_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Picture:
     """All that is drawn, frames before what stands in them; `sums` are the (+)."""
 
     title: str
-    says: str
+    sentence: str
     width: int
     height: int
     rectangles: tuple[Rectangle, ...]

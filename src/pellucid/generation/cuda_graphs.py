@@ -34,7 +34,7 @@ from pellucid.model import (
     Transformer,
     View,
 )
-from pellucid.native import turned_off
+from pellucid.native import is_disabled
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
     encoder; and with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its
     weights stay where they are.
     """
-    if turned_off():
+    if is_disabled():
         return None
     obstacle = _unrecordable(model)
     if obstacle is not None:

@@ -24,7 +24,7 @@ def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
 
 @equation(
     logits=scores("... classes"),
-    targets=index("...", of="classes"),
+    targets=index("...", size="classes"),
     label_smoothing=FRACTION,
     z_loss=NOT_NEGATIVE,
 )
@@ -121,7 +121,7 @@ def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
     return softmax(logits) - y
 
 
-@equation(p=distribution("... classes"), targets=index("...", of="classes"))
+@equation(p=distribution("... classes"), targets=index("...", size="classes"))
 def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
     """How surprised by what came, where the prediction is already a distribution.
 
@@ -158,7 +158,7 @@ def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
     return -ratio(_smoothed(p, targets, 0.0), p)
 
 
-@equation(logits=scores("... classes"), targets=index("...", of="classes"), gamma=NOT_NEGATIVE)
+@equation(logits=scores("... classes"), targets=index("...", size="classes"), gamma=NOT_NEGATIVE)
 def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
     """Cross-entropy that turns away from what is known already.
 

@@ -246,8 +246,8 @@ def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
 def _log_ratio(p: Array, q: Array) -> Array:
     """log(p / q), exact also where p is nearly q; -inf where p is 0."""
     xp = namespace(p, q)
-    near = (p > q / 2) & (p < q * 2) & (q > 0)
-    change = xp.where(near, p - q, xp.zeros_like(p)) / xp.where(near, q, xp.ones_like(q))
-    far_p, far_q = xp.where(near, xp.ones_like(p), p), xp.where(near, xp.ones_like(q), q)
+    similar = (p > q / 2) & (p < q * 2) & (q > 0)
+    change = xp.where(similar, p - q, xp.zeros_like(p)) / xp.where(similar, q, xp.ones_like(q))
+    far_p, far_q = xp.where(similar, xp.ones_like(p), p), xp.where(similar, xp.ones_like(q), q)
     log_q = xp.where(far_p == 0, xp.zeros_like(q), log_of(far_q))
-    return xp.where(near, xp.log1p(change), log_of(far_p) - log_q)
+    return xp.where(similar, xp.log1p(change), log_of(far_p) - log_q)

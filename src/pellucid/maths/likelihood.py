@@ -15,7 +15,7 @@ from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COST, COUNT, FROM_ZERO, index, scores
 
 
-@equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", of="classes"))
+@equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", size="classes"))
 def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
     """log P of a text: the sum over its places of log P of the token that came there.
 
@@ -55,7 +55,7 @@ def _one_place(targets: Array) -> None:
     checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
 
 
-@equation(_one_place, logits=scores("... time classes"), targets=index("... time", of="classes"))
+@equation(_one_place, logits=scores("... time classes"), targets=index("... time", size="classes"))
 def language_model_loss(logits: Array, targets: Array) -> Array:
     """The mean cost of a token: what is minimised, and what perplexity is the exponential of.
 

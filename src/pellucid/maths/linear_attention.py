@@ -49,15 +49,15 @@ def elu_features_grad(x: Array, grad: Array) -> Array:
     return grad * namespace(x, grad).clip(elu_features(x), None, 1)
 
 
-def _with_ones(v: Array) -> Array:
+def _append_ones(v: Array) -> Array:
     """Values with a 1 beside them: what it gathers is the normaliser."""
     xp = namespace(v)
     return xp.concat((v, xp.ones_like(v[..., :1])), axis=-1)
 
 
-def _shares(gathered: Array, eps: float) -> Array:
+def _shares(attended: Array, eps: float) -> Array:
     """What was gathered, over the normaliser in its last column."""
-    return gathered[..., :-1] / (gathered[..., -1:] + eps)
+    return attended[..., :-1] / (attended[..., -1:] + eps)
 
 
 def _outer(a: Array, b: Array) -> Array:
@@ -123,7 +123,7 @@ def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) 
         linear_attention(ones((2, 2)), ones((2, 2)), array([[1.0, 2.0], [3.0, 4.0]]), eps=1e-6,
             causal=True)
     """
-    return _shares(_applied(q, _states(k, _with_ones(v), causal)), eps)
+    return _shares(_applied(q, _states(k, _append_ones(v), causal)), eps)
 
 
 @equation(linear_attention, grad="... queries>=0 d_v")
@@ -144,15 +144,15 @@ def linear_attention_grad(
         numerator; the normaliser is differentiated here too.
     """
     xp = namespace(q, k, v, grad)
-    values = _with_ones(v)
+    values = _append_ones(v)
     states = _states(k, values, causal)
-    gathered = _applied(q, states)
-    towards = xp.sum(grad * _shares(gathered, eps), axis=-1, keepdims=True)
-    u = xp.concat((grad, -towards), axis=-1) / (gathered[..., -1:] + eps)
-    back = _states_from_behind(q, u, causal)
+    attended = _applied(q, states)
+    towards = xp.sum(grad * _shares(attended, eps), axis=-1, keepdims=True)
+    u = xp.concat((grad, -towards), axis=-1) / (attended[..., -1:] + eps)
+    grad_states = _states_from_behind(q, u, causal)
     dq = _applied(u, xp.matrix_transpose(states))
-    dk = _applied(values, xp.matrix_transpose(back))
-    return dq, dk, _applied(k, back)[..., :-1]
+    dk = _applied(values, xp.matrix_transpose(grad_states))
+    return dq, dk, _applied(k, grad_states)[..., :-1]
 
 
 @equation(
@@ -177,17 +177,17 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
         linear_attention_in_chunks(ones((3, 2)), ones((3, 2)), eye(3), eps=1e-6, chunk=2)
     """
     xp = namespace(q, k, v)
-    values = _with_ones(v)
+    values = _append_ones(v)
     state: Array | None = None
-    gathered: list[Array] = []
+    attended: list[Array] = []
     for start in range(0, q.shape[-2], chunk):
         piece = slice(start, min(start + chunk, q.shape[-2]))
         q_here, k_here, v_here = q[..., piece, :], k[..., piece, :], values[..., piece, :]
         piece_sums = xp.tril(q_here @ xp.matrix_transpose(k_here)) @ v_here
-        gathered.append(piece_sums if state is None else piece_sums + q_here @ state)
+        attended.append(piece_sums if state is None else piece_sums + q_here @ state)
         added = xp.matrix_transpose(k_here) @ v_here
         state = added if state is None else state + added
-    return _shares(xp.concat(gathered, axis=-2), eps) if gathered else v
+    return _shares(xp.concat(attended, axis=-2), eps) if attended else v
 
 
 @equation(

@@ -93,8 +93,8 @@ def clipped_policy_loss_grad(
     """
     ratio = _ratio(log_p, old_log_p)
     xp = namespace(log_p)
-    done = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
-    return xp.where(done, xp.zeros_like(ratio), -ratio * advantage)
+    is_clipped = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
+    return xp.where(is_clipped, xp.zeros_like(ratio), -ratio * advantage)
 
 
 @equation(rewards="... samples>=2")

@@ -9,14 +9,14 @@ import math
 
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import ABOVE_ONE, ANY_NUMBER, EVEN, FLAG
+from pellucid.maths.door.kinds import ANY_NUMBER, EVEN, FLAG, GREATER_THAN_ONE
 from pellucid.maths.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
 
 
 @equation(
     positions="time>=0",
     d_model=EVEN,
-    base=ABOVE_ONE,
+    base=GREATER_THAN_ONE,
     pairing=PAIRINGS,
     offset=ANY_NUMBER,
     down_to_base=FLAG,

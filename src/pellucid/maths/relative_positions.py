@@ -96,12 +96,12 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
     """
     xp = namespace(distances)
     n_buckets = n_buckets if causal else n_buckets // 2
-    back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
+    steps_back = xp.clip(-distances, 0, None) if causal else xp.abs(distances)
     n_exact = n_buckets // 2
     starts = _bucket_starts(n_exact, n_buckets, max_distance)
-    bucket = xp.clip(back, 0, n_exact)
+    bucket = xp.clip(steps_back, 0, n_exact)
     for start in starts:
-        bucket = bucket + xp.astype(back >= start, distances.dtype)
+        bucket = bucket + xp.astype(steps_back >= start, distances.dtype)
     return bucket if causal else bucket + n_buckets * xp.astype(distances > 0, distances.dtype)
 
 

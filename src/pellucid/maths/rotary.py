@@ -13,7 +13,7 @@ from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import ABOVE_ONE, EVEN, Words, reals
+from pellucid.maths.door.kinds import EVEN, GREATER_THAN_ONE, Words, reals
 
 #: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]
@@ -22,7 +22,7 @@ Pairing = Literal["interleaved", "half_split"]
 PAIRINGS = Words(get_args(Pairing))
 
 
-@equation(pairs="pairs>=0", n_rotated=EVEN, base=ABOVE_ONE)
+@equation(pairs="pairs>=0", n_rotated=EVEN, base=GREATER_THAN_ONE)
 def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
     """How far each pair of features turns from one position to the next.
 
@@ -62,7 +62,7 @@ def angles_at(positions: Array, frequencies: Array) -> Array:
     return xp.expand_dims(positions, axis=-1) * frequencies
 
 
-@equation(positions="time>=0", d_head=EVEN, base=ABOVE_ONE)
+@equation(positions="time>=0", d_head=EVEN, base=GREATER_THAN_ONE)
 def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
     """The angles of each position where every feature of a head is turned.
 
@@ -169,15 +169,15 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
     """
     xp = namespace(x, angles)
     half = angles.shape[-1]
-    turned, unturned = x[..., : 2 * half], x[..., 2 * half :]
+    rotated_part, unrotated = x[..., : 2 * half], x[..., 2 * half :]
     if pairing == "interleaved":
-        turned = to_half_split(turned)
-    a, b = turned[..., :half], turned[..., half:]
+        rotated_part = to_half_split(rotated_part)
+    a, b = rotated_part[..., :half], rotated_part[..., half:]
     cos, sin = xp.cos(angles), xp.sin(angles)
-    turned = xp.concat((a * cos - b * sin, b * cos + a * sin), axis=-1)
+    rotated_part = xp.concat((a * cos - b * sin, b * cos + a * sin), axis=-1)
     if pairing == "interleaved":
-        turned = to_interleaved(turned)
-    return xp.concat((turned, unturned), axis=-1)
+        rotated_part = to_interleaved(rotated_part)
+    return xp.concat((rotated_part, unrotated), axis=-1)
 
 
 @equation(_pairs_of_grad, angles="time>=0 pairs>=0", grad="... time>=0 d_head", pairing=PAIRINGS)

@@ -12,11 +12,11 @@ from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import (
-    ABOVE_ONE,
     ANY_NUMBER,
     AT_LEAST_ONE,
     COUNT,
     FLAG,
+    GREATER_THAN_ONE,
     NOT_NEGATIVE,
     POSITIVE,
     Either,
@@ -147,7 +147,7 @@ def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
     frequencies="pairs",
     factor=POSITIVE,
     original_length=COUNT,
-    base=ABOVE_ONE,
+    base=GREATER_THAN_ONE,
     beta_fast=POSITIVE,
     beta_slow=POSITIVE,
     truncate=FLAG,

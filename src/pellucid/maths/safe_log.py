@@ -23,10 +23,10 @@ def times(weight: Array, x: Array) -> Array:
     return weight * xp.where(weight != 0, x, xp.zeros_like(x))
 
 
-def ratio(above: Array, below: Array) -> Array:
-    """above / below, 0 where above is 0, and an infinity where only below is."""
-    xp = namespace(above, below)
-    nonzero = below != 0
-    divided = above / xp.where(nonzero, below, xp.ones_like(below))
-    infinite = times(above, xp.full_like(below, xp.inf))
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """The quotient; 0 where the numerator is 0, and an infinity where only the denominator is."""
+    xp = namespace(numerator, denominator)
+    nonzero = denominator != 0
+    divided = numerator / xp.where(nonzero, denominator, xp.ones_like(denominator))
+    infinite = times(numerator, xp.full_like(denominator, xp.inf))
     return xp.where(nonzero, divided, infinite)

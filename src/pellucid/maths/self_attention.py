@@ -112,7 +112,7 @@ def multi_head_attention(
         _heads(tokens @ xp.matrix_transpose(matrix), n_heads)
         for tokens, matrix in ((x, query), (context, key), (context, value))
     )
-    return _together(attention(q, k, v, mask=mask)) @ xp.matrix_transpose(output)
+    return _join_heads(attention(q, k, v, mask=mask)) @ xp.matrix_transpose(output)
 
 
 @equation(multi_head_attention, grad="... time d_model")
@@ -144,16 +144,16 @@ def multi_head_attention_grad(
         _heads(tokens @ xp.matrix_transpose(matrix), n_heads)
         for tokens, matrix in ((x, query), (context, key), (context, value))
     )
-    gathered = _together(attention(q, k, v, mask=mask))
+    joined = _join_heads(attention(q, k, v, mask=mask))
     reaches = attention_grad(q, k, v, _heads(grad @ output, n_heads), mask=mask)
-    dq, dk, dv = (_together(gradient) for gradient in reaches)
+    dq, dk, dv = (_join_heads(gradient) for gradient in reaches)
     return (
         dq @ query,
         dk @ key + dv @ value,
         _of_matrix(dq, x),
         _of_matrix(dk, context),
         _of_matrix(dv, context),
-        _of_matrix(grad, gathered),
+        _of_matrix(grad, joined),
     )
 
 
@@ -164,7 +164,7 @@ def _heads(x: Array, n_heads: int) -> Array:
     return xp.moveaxis(cut, -2, -3)
 
 
-def _together(x: Array) -> Array:
+def _join_heads(x: Array) -> Array:
     """(..., n_heads, time, d) -> (..., time, n_heads d)."""
     xp = namespace(x)
     side_by_side = xp.moveaxis(x, -3, -2)

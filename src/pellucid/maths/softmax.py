@@ -180,8 +180,8 @@ def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
     """
     xp = namespace(x)
     p = softmax(x, temperature=temperature)
-    same = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
-    return p[..., :, None] * (same - p[..., None, :]) / temperature
+    identity = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
+    return p[..., :, None] * (identity - p[..., None, :]) / temperature
 
 
 @equation(softmax, direction="... classes")

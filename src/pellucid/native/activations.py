@@ -21,7 +21,7 @@ _SOURCE = Path(__file__).with_name("activations.c")
 _LEAST = 2**14
 
 ActivationName = Literal["relu_squared", "gelu_tanh"]
-Way = Literal["forward", "backward"]
+Direction = Literal["forward", "backward"]
 
 
 class Numbers(ctypes.Structure):
@@ -31,7 +31,7 @@ class Numbers(ctypes.Structure):
 
 
 def activation(
-    name: ActivationName, way: Way, kind: Kind
+    name: ActivationName, direction: Direction, kind: Kind
 ) -> Callable[[Numbers, int, Threads], None] | None:
     """x -> y forwards; x, dL/dy -> dL/dx backwards: (addresses, how many, threads); None without C.
 
@@ -41,7 +41,7 @@ def activation(
     loaded = library(_SOURCE)
     if loaded is None:
         return None
-    function = prepared(getattr(loaded, f"pellucid_{name}_{kind}_{way}"))
+    function = prepared(getattr(loaded, f"pellucid_{name}_{kind}_{direction}"))
 
     def run(numbers: Numbers, count: int, threads: Threads) -> None:
         in_parts(function, numbers, count, threads, least=_LEAST)

@@ -15,7 +15,7 @@ from pellucid.reader.values import TOO_DEEP, decoder
 
 _BLANK = " \t\r\n"
 #: An error so near to the end of what was read may be for want of what follows.
-_NEAR = 16
+_EXCERPT = 16
 
 
 def json_values(
@@ -86,7 +86,7 @@ class _Text:
                 # perhaps it only goes on in what was not read yet; twice as much each time, so
                 # that the work stays in proportion
                 n_buffered = len(self._text) - self._place
-                cut = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
+                cut = error.pos > len(self._text) - _EXCERPT or error.msg.startswith("Unterminated")
                 if cut and n_buffered > self._longest:
                     raise self.refused(f"more than {self._longest:,} characters") from None
                 if not cut or not self._read_more(n_buffered):
@@ -97,9 +97,9 @@ class _Text:
                 self._number += 1
                 return value
 
-    def refused(self, why: str) -> PellucidError:
+    def refused(self, reason: str) -> PellucidError:
         return self._refusal(
-            f"{self._name}, row {self._number + 1}: is not valid JSON ({why}): mend it"
+            f"{self._name}, row {self._number + 1}: is not valid JSON ({reason}): mend it"
         )
 
     def _read_more(self, n_wanted: int) -> bool:

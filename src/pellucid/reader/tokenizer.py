@@ -156,12 +156,12 @@ def _bad_lengths(table: Table) -> str | None:
     return None
 
 
-def _numbers(settings: object, at: str = "") -> Iterable[tuple[str, float]]:
+def _numbers(settings: object, path: str = "") -> Iterable[tuple[str, float]]:
     if isinstance(settings, dict):
         for key, value in cast("Table", settings).items():
-            yield from _numbers(value, f"{at}.{key}" if at else key)
+            yield from _numbers(value, f"{path}.{key}" if path else key)
     elif isinstance(settings, (int, float)) and not isinstance(settings, bool):
-        yield at, settings
+        yield path, settings
 
 
 def _bad_frame(processor: object) -> str | None:

@@ -160,13 +160,13 @@ def as_table(value: object, name: str, refusal: Refusal = PellucidError) -> Tabl
 TOO_DEEP = "lists or tables lie too deep in each other: expected some dozens at most"
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"has a number of {len(digits):,} digits: expected {_DIGITS} at most")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"has the number {short(digits)[1:-1]}: too large for a float")
@@ -182,8 +182,10 @@ def decoder(*, lenient: bool) -> json.JSONDecoder:
     return _ANY_NUMBER if lenient else _FINITE
 
 
-_FINITE = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
-_ANY_NUMBER = json.JSONDecoder(parse_int=_whole)
+_FINITE = json.JSONDecoder(
+    parse_int=_parse_int, parse_float=_parse_float, parse_constant=_no_constant
+)
+_ANY_NUMBER = json.JSONDecoder(parse_int=_parse_int)
 
 
 def _place(text: str, error: json.JSONDecodeError) -> str:

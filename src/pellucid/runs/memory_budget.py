@@ -83,8 +83,8 @@ def _conditions(
         precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=parameter_count(reference) if reference is not None and copied else 0,
-        asked_token=0 if reference is None else token_bytes(reference, precision),
+        frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
+        frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,

@@ -32,7 +32,7 @@ from pellucid.data import (
     survey,
     training_texts,
 )
-from pellucid.disk import Held
+from pellucid.disk import FolderInUse
 from pellucid.errors import TextError
 from pellucid.saved_runs.progress import Pace, Say, silent
 from pellucid.tokenizers import Tokenizer, with_mask, with_sentinels
@@ -169,7 +169,7 @@ def _place(say: Say) -> Path | None:
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:
     try:
         return cache.Workshop(entry)
-    except Held:
+    except FolderInUse:
         say("not sharing this work: another process prepares the same text")
     except OSError as error:
         _say_not_kept(say, error)

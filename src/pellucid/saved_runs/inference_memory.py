@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pellucid import config
 from pellucid.counting import looking_memory, reading_memory, writing_memory
-from pellucid.counting.temporaries import EVALUATED_AT_ONCE, WRITTEN_AT_ONCE
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE, GENERATED_ROWS
 from pellucid.data import Examples
 from pellucid.generation import Beams, Sampling
 from pellucid.saved_runs.load import Run
@@ -99,7 +99,7 @@ def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: 
         case _:
             pass
     if beams is not None:
-        _check_written(run, min(WRITTEN_AT_ONCE, len(examples)), longest, beams, force=force)
+        _check_written(run, min(GENERATED_ROWS, len(examples)), longest, beams, force=force)
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:

@@ -30,11 +30,12 @@ def check_memory(
     Raises:
         RunError: the figures, and what to make smaller.
     """
-    free, needed = free_on(torch.device(device)), estimate.still_needed
+    free, needed = free_on(torch.device(device)), estimate.bytes_to_allocate
     if free is None or needed * (1 + UNCERTAINTY) <= free.n_bytes:
         return
     figures = (
-        f"{does} about {size(needed)} of memory more, and {free.of} has {size(free.n_bytes)} free"
+        f"{does} about {size(needed)} of memory more, and {free.limited_by} has "
+        f"{size(free.n_bytes)} free"
     )
     largest = estimate.largest
     advice = f"most of it, {size(largest.n_bytes)}, is {largest.part}: lower {largest.lower}"

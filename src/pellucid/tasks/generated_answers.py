@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pellucid.counting.temporaries import WRITTEN_AT_ONCE
+from pellucid.counting.temporaries import GENERATED_ROWS
 from pellucid.generation import Beams, beam_search_ids, encode
 from pellucid.tasks.task import TaskInputs, Written
 
@@ -42,8 +42,8 @@ def _searched(
 ) -> Iterator[tuple[tuple[int, ...], Ids]]:
     model, tokenizer = task_inputs.model, task_inputs.tokenizer
     # of about the same length, so that little is padded
-    for start in range(0, len(prompts), WRITTEN_AT_ONCE):
-        batch = prompts[start : start + WRITTEN_AT_ONCE]
+    for start in range(0, len(prompts), GENERATED_ROWS):
+        batch = prompts[start : start + GENERATED_ROWS]
         hypotheses = beam_search_ids(
             model,
             [[tokenizer.begin_id] for _ in batch] if reads else batch,

@@ -52,7 +52,7 @@ class Computed:
     value: Any
 
     @property
-    def shown(self) -> str:
+    def shown_text(self) -> str:
         """The value in a few digits, an array's rows below each other."""
         return _format_value(self.value)
 

@@ -51,7 +51,7 @@ def to_device(batch: B, device: torch.device) -> B:
         pinned = device.type == "cuda" and tensor.device.type == "cpu"
         return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
 
-    return batch.changed(moved)
+    return batch.map_tensors(moved)
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:

@@ -52,7 +52,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
     )
     failed = arguments.fail_on is not None and reaches(checked.findings, arguments.fail_on)
     print_result(_facts(checked, failed), lambda: _format(checked), as_json=arguments.json)
-    return ExitCode.FINDINGS if failed else ExitCode.DONE
+    return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
 def _facts(checked: Checked, failed: bool) -> dict[str, Any]:

@@ -58,11 +58,16 @@ def _list(arguments: argparse.Namespace) -> None:
     from pellucid.datasets import DATASETS
 
     if arguments.json:
-        print_json({name: asdict(dataset) for name, dataset in DATASETS.items()})
+        # "what" is the key of 0.1
+        facts = {
+            name: asdict(dataset) | {"what": dataset.description}
+            for name, dataset in DATASETS.items()
+        }
+        print_json(facts)
         return
     for name, dataset in DATASETS.items():
         print(f"{name:<18} {_size(dataset.n_bytes):>8}  {dataset.licence}")
-        print(f"    {dataset.what}")
+        print(f"    {dataset.description}")
     print("\npellucid data get NAME")
 
 
@@ -76,7 +81,7 @@ def _get(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         _introduce(arguments.name, dataset, addresses, folder)
     local_files = [
-        datasets.whole(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
+        datasets.find_file(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
         for part in dataset.parts
     ]
     missing = [
@@ -109,7 +114,7 @@ def _get(arguments: argparse.Namespace) -> None:
 
 
 def _introduce(name: str, dataset: Dataset, addresses: list[str], folder: Path) -> None:
-    print(f"{name}: {dataset.what}")
+    print(f"{name}: {dataset.description}")
     print(f"licence  {dataset.licence}")
     for part, address in zip(dataset.parts, addresses, strict=True):
         size_text = "size not known" if part.n_bytes is None else f"{part.n_bytes:,} bytes"

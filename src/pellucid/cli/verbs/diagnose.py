@@ -80,7 +80,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         )
     elif proof is not None:
         print("\n" + "\n".join(proof_lines(proof)))
-    return ExitCode.FINDINGS if failed else ExitCode.DONE
+    return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
 def _proven(arguments: argparse.Namespace, proof: Proof | None) -> dict[str, Any]:

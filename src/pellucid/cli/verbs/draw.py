@@ -47,12 +47,12 @@ def call(arguments: argparse.Namespace) -> None:
     model = with_vocabulary(run).model
     drawing = assemble(model, name)
     if arguments.svg is not None:
-        write_output(Path(arguments.svg), as_svg(place(drawing, beside=True)))
+        write_output(Path(arguments.svg), as_svg(place(drawing, side_by_side=True)))
     if arguments.json:
         file = {} if arguments.svg is None else {"file": arguments.svg}
         print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)
     elif arguments.svg is not None:
-        print(f"{arguments.svg}: {name}, {drawing.says}")
+        print(f"{arguments.svg}: {name}, {drawing.sentence}")
     else:
         print(as_text(place(drawing), ascii_only=not _spells_boxes()))
 
@@ -60,11 +60,11 @@ def call(arguments: argparse.Namespace) -> None:
 def _facts(drawing: Drawing) -> dict[str, object]:
     """The drawing for a program: its parts, each with the parameters of one and how often it is."""
     parts = [
-        {"name": box.name, "says": box.says, "parameters_each": box.parameters, "times": box.times}
+        {"name": box.name, "says": box.lines, "parameters_each": box.parameters, "times": box.times}
         for column in drawing.columns
         for box in boxes(column)
     ]
-    return {"name": drawing.title, "says": drawing.says, "parts": parts}
+    return {"name": drawing.title, "says": drawing.sentence, "parts": parts}
 
 
 def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:

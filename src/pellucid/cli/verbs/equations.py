@@ -65,7 +65,7 @@ def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
     from pellucid import textbook
 
     statements = {
-        topic: {name: textbook.entry(name).says for name in names}
+        topic: {name: textbook.entry(name).summary for name in names}
         for topic, names in topics.items()
     }
     if as_json:
@@ -87,9 +87,10 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         computed = [
             {"expression": example.expression, "value": example.plain} for example in examples
         ]
-        print_json(facts | {"examples": computed})
+        # "says" and "meant" are keys of 0.1
+        print_json(facts | {"says": entry.summary, "examples": computed})
         return
-    print(f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
+    print(f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}")
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
@@ -98,7 +99,9 @@ def _show(entry: Entry, *, as_json: bool) -> None:
     for number, example in enumerate(examples):
         print()
         print(
-            _with_margin("" if number else "computed", f">>> {example.expression}\n{example.shown}")
+            _with_margin(
+                "" if number else "computed", f">>> {example.expression}\n{example.shown_text}"
+            )
         )
 
 
@@ -132,10 +135,11 @@ def _with_margin(word: str, text: str) -> str:
 
 def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(misnomer) | {"exists": False})
+        old = {"says": misnomer.explanation, "meant": misnomer.suggestions}
+        print_json(asdict(misnomer) | old | {"exists": False})
         return
     print(f"{misnomer.name}\n")
-    print(textwrap.fill(misnomer.says, _width()))
+    print(textwrap.fill(misnomer.explanation, _width()))
     print()
-    for name in misnomer.meant:
+    for name in misnomer.suggestions:
         print(f"pellucid equations {name}")

@@ -51,7 +51,7 @@ def call(arguments: argparse.Namespace) -> None:
     for place, number in enumerate(numbers):
         if place:
             print()
-        print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].asks}", 96))
+        print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].text}", 96))
         if waits and not _wants_more("Enter: the answer   q: stop "):
             return
         _answer(QUESTIONS[number - 1])
@@ -75,9 +75,9 @@ def _answer(question: Question) -> None:
     *steps, conclusion = question.proof()
     for step in steps:
         print()
-        print(textwrap.indent(f">>> {step.expression}\n{step.shown}", "   "))
+        print(textwrap.indent(f">>> {step.expression}\n{step.shown_text}", "   "))
     print()
-    print(textwrap.indent(f">>> {conclusion.expression}\n{conclusion.shown}", "   "))
+    print(textwrap.indent(f">>> {conclusion.expression}\n{conclusion.shown_text}", "   "))
 
 
 def _as_json(number: int, question: Question) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _as_json(number: int, question: Question) -> dict[str, Any]:
     *steps, conclusion = question.proof()
     return {
         "number": number,
-        "asks": facts["asks"],
+        "asks": facts["text"],
         "answer": facts["answer"],
         "proof": [{"expression": step.expression, "value": step.plain} for step in steps],
         "holds": {"expression": conclusion.expression, "value": conclusion.plain},

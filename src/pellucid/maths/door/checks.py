@@ -65,23 +65,25 @@ def check_floats(name: str, x: Array, kind: Floats, *, narrow: bool) -> Array:
         if not kind.nan:
             raise MathsError(f"{name} holds nan; it must hold numbers")
         return x
-    meant = "finite numbers, or -inf where masked" if kind.lowest else "finite numbers"
+    expected = "finite numbers, or -inf where masked" if kind.lowest else "finite numbers"
     if (low == -math.inf and not kind.lowest) or (high == math.inf and not kind.highest):
-        raise MathsError(f"{name} holds {low if low == -math.inf else high}; it must hold {meant}")
+        raise MathsError(
+            f"{name} holds {low if low == -math.inf else high}; it must hold {expected}"
+        )
     _check_range(name, low, high, kind.range)
     return x
 
 
-def check_wholes(name: str, x: Array, range: Range, below: int | None) -> None:
-    """Refuse whole numbers outside of a range, or that are no index below `below`."""
+def check_wholes(name: str, x: Array, range: Range, size: int | None) -> None:
+    """Refuse whole numbers outside of a range, or that are no index below `size`."""
     if not has_values(x) or 0 in x.shape:
         return
     xp = namespace(x)
     low, high = int(xp.min(x)), int(xp.max(x))
     _check_range(name, low, high, range)
-    if below is not None and (low < 0 or high >= below):
+    if size is not None and (low < 0 or high >= size):
         wrong = high if low >= 0 else low
-        raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {below - 1}")
+        raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {size - 1}")
 
 
 def _check_range(name: str, low: float, high: float, range: Range) -> None:
@@ -135,8 +137,8 @@ def positive_definite(**matrices: Array) -> None:
         if not has_values(x) or 0 in x.shape:
             continue
         xp = namespace(x)
-        apart = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
-        if apart > _rounding(x) * _number(xp.max(xp.abs(x))):
+        asymmetry = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
+        if asymmetry > _rounding(x) * _number(xp.max(xp.abs(x))):
             raise MathsError(f"{name} is not symmetric; a covariance must be")
         least = _number(xp.min(xp.linalg.eigvalsh(x)))
         if not least > 0:
