@@ -33,7 +33,7 @@ def test_trained_tokenizer_is_the_one_that_is_reported(
     assert said["sha256"] == tokenizer.sha256
     assert said["tokens"] == len(tokenizer.encode(Path(page).read_text("utf-8")))
     assert main(words) == 2
-    assert "exists already: name another file" in " ".join(capsys.readouterr().err.split())
+    assert "is there already: name another file" in " ".join(capsys.readouterr().err.split())
 
 
 def test_show_gives_ids_bytes_and_merges(

@@ -94,7 +94,7 @@ def _read_folder(path: str, settings: list[str]) -> tuple[str, Run]:
         try:
             find(path)
         except ConfigError as error:
-            raise ConfigError(f"{error}; and no run has this folder") from None
+            raise ConfigError(f"{error}; and no run's folder has this name") from None
     from pellucid.runs import existing_folder
     from pellucid.saved_runs.folder import is_published
     from pellucid.saved_runs.load import read_config

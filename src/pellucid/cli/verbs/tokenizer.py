@@ -87,7 +87,7 @@ def _train(arguments: argparse.Namespace) -> None:
 
     file = Path(arguments.out)
     if os.path.lexists(file):
-        raise TextError(f"{file} exists already: name another file with --out")
+        raise TextError(f"{file} is there already: name another file with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
     read = _reader(arguments.paths, arguments.field)
     tokenizer = data.assemble_tokenizer(choice, data.training_texts(read()))
