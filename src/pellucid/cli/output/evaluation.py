@@ -28,7 +28,7 @@ def print_example_scores(run: Run, arguments: argparse.Namespace) -> None:
 
     if arguments.field is not None:
         raise ConfigError(
-            f"--field {arguments.field}: rows have several fields; give --columns "
+            f"--field {arguments.field}: rows have several fields; pass --columns "
             f"NAME={arguments.field}"
         )
     evaluation = runs.evaluate_rows(
