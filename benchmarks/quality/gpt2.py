@@ -30,7 +30,7 @@ def gpt2(
     import transformers
 
     from pellucid import load
-    from pellucid.data import Order, open_prepared
+    from pellucid.data import next_token_batches, open_prepared
 
     ours = load(run)
     text = open_prepared(Path(run) / "text")
@@ -53,7 +53,7 @@ def gpt2(
             use_cache=False,
         )
     ).train()
-    order = Order(text.train.tokens, context_length=shape.context_length, seed=seed)
+    order = next_token_batches(text.train.tokens, context_length=shape.context_length, seed=seed)
     tokens, n_bytes = held_out_of(ours, text, held_out)
 
     def train_and_evaluate(_: int) -> dict[str, Any]:

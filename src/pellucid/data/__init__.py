@@ -14,6 +14,17 @@ from pellucid.data.assemble_examples import (
     assemble_rows,
     assemble_template,
 )
+from pellucid.data.batches import (
+    BucketedBatches,
+    PackedBatches,
+    WindowBatches,
+    Windows,
+    in_turn,
+    next_token_batches,
+    next_token_windows,
+    predict_next,
+    windows_in_turn,
+)
 from pellucid.data.chat.templates import ChatTemplate, Template, template_for
 from pellucid.data.checksums import Remembered
 from pellucid.data.collate import (
@@ -28,10 +39,9 @@ from pellucid.data.collate import (
 from pellucid.data.documents import Document, Piece, Tally, pieces_of
 from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type, training_texts
 from pellucid.data.example import Example, Form, Refusal
-from pellucid.data.example_order import Bucketed, Packed, in_turn
 from pellucid.data.example_writer import prepare_examples, write
-from pellucid.data.mlm import MaskedOrder, Masking, masked_windows, masking_for
-from pellucid.data.packing import Packing, pack
+from pellucid.data.mlm import Masking, MaskTokens, masked_batches, masked_windows, masking_for
+from pellucid.data.order import BucketOrder, PackedOrder, Packing, WindowOrder, pack
 from pellucid.data.pairs_and_labels import Labelled
 from pellucid.data.shards import (
     TEXT_FILES,
@@ -43,7 +53,7 @@ from pellucid.data.shards import (
 )
 from pellucid.data.skipped_rows import Census, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
-from pellucid.data.span_corruption import SpanOrder, Spans, span_windows, spans_for
+from pellucid.data.span_corruption import CorruptSpans, Spans, span_batches, span_windows, spans_for
 from pellucid.data.split import (
     Parts,
     Side,
@@ -67,19 +77,20 @@ from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
 from pellucid.data.tokenizer_comparison import Measure, measure
-from pellucid.data.window_order import Order, windows
 
 __all__ = [
     "EXAMPLE_FILES",
     "TEXT_FILES",
     "Answers",
-    "Bucketed",
+    "BucketOrder",
+    "BucketedBatches",
     "Census",
     "ChatTemplate",
     "ClassLabels",
     "Collation",
     "Columns",
     "Corpus",
+    "CorruptSpans",
     "Counts",
     "Document",
     "Example",
@@ -87,11 +98,11 @@ __all__ = [
     "Facts",
     "Form",
     "Labelled",
-    "MaskedOrder",
+    "MaskTokens",
     "Masking",
     "Measure",
-    "Order",
-    "Packed",
+    "PackedBatches",
+    "PackedOrder",
     "Packing",
     "Parts",
     "Piece",
@@ -105,7 +116,6 @@ __all__ = [
     "Row",
     "Shard",
     "Side",
-    "SpanOrder",
     "Spans",
     "Split",
     "StoredExamples",
@@ -115,6 +125,9 @@ __all__ = [
     "TwoAnswers",
     "TwoTexts",
     "Watch",
+    "WindowBatches",
+    "WindowOrder",
+    "Windows",
     "assemble_columns",
     "assemble_corpus",
     "assemble_form",
@@ -133,17 +146,22 @@ __all__ = [
     "held_out_of",
     "id_type",
     "in_turn",
+    "masked_batches",
     "masked_windows",
     "masking_for",
     "measure",
+    "next_token_batches",
+    "next_token_windows",
     "open_examples",
     "open_prepared",
     "pack",
     "part",
     "pieces_of",
+    "predict_next",
     "prepare",
     "prepare_examples",
     "read_pieces",
+    "span_batches",
     "span_windows",
     "spans_for",
     "split",
@@ -151,6 +169,6 @@ __all__ = [
     "survey",
     "template_for",
     "training_texts",
-    "windows",
+    "windows_in_turn",
     "write",
 ]

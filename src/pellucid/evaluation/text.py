@@ -17,7 +17,15 @@ import numpy.typing as npt
 import torch
 
 from pellucid.counting.temporaries import EVALUATED_AT_ONCE
-from pellucid.data import Counts, Piped, Tally, encode_pieces, id_type, read_pieces, windows
+from pellucid.data import (
+    Counts,
+    Piped,
+    Tally,
+    encode_pieces,
+    id_type,
+    next_token_windows,
+    read_pieces,
+)
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
@@ -77,7 +85,7 @@ def evaluate_tokens(
     """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
-    cut = windows(
+    cut = next_token_windows(
         tokens,
         context_length=model.context_length,
         batch_size=batch_size,

@@ -9,21 +9,34 @@ Nothing is guessed: a module is written down only where its very class is known 
 from __future__ import annotations
 
 from ctypes import pointer
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, assert_never
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.model import GroupNorm, LayerNorm, LoRALinear, Narrow, RMSNorm, Transformer
-from pellucid.model.feed_forward import Activate, gelu, gelu_tanh, relu, relu_squared, silu
+from pellucid.model import Narrow, Transformer
+from pellucid.model.facts import (
+    ActivationName,
+    FeedForwardFacts,
+    IdentityFacts,
+    LinearFacts,
+    LoRAFacts,
+    NormFacts,
+    SandwichFacts,
+    UnknownFacts,
+    feed_forward_facts,
+    linear_facts,
+    norm_facts,
+    tensor_at,
+)
 from pellucid.native import Activation, Attention, Instruction, NormKind, Operation, Precision
 
-_ACTIVATIONS: dict[Activate, Activation] = {
-    relu: Activation.RELU,
-    relu_squared: Activation.RELU_SQUARED,
-    gelu: Activation.GELU,
-    gelu_tanh: Activation.GELU_TANH,
-    silu: Activation.SILU,
+_ACTIVATIONS: dict[ActivationName, Activation] = {
+    "relu": Activation.RELU,
+    "relu_squared": Activation.RELU_SQUARED,
+    "gelu": Activation.GELU,
+    "gelu_tanh": Activation.GELU_TANH,
+    "silu": Activation.SILU,
 }
 _PRECISIONS = {
     torch.float32: Precision.FLOAT32,
@@ -43,9 +56,9 @@ def unwritable(what: object) -> NoReturn:
     raise Unwritable(f"{what if isinstance(what, str) else type(what).__name__}")
 
 
-def activation(bend: Activate) -> Activation:
-    """The number of an activation."""
-    return _ACTIVATIONS.get(bend) or unwritable(f"the activation {bend}")
+def activation(name: ActivationName | None) -> Activation:
+    """The number of an activation; None is a function of the user's own."""
+    return unwritable("an activation of your own") if name is None else _ACTIVATIONS[name]
 
 
 class Tape:
@@ -119,44 +132,90 @@ class Tape:
         )
 
     def linear(self, layer: nn.Module, **fields: Any) -> None:
-        """A linear layer; one with an adapter where that is merged, and on."""
-        if type(layer) is LoRALinear:
-            if layer.kept is None or not layer.active:
+        """A linear layer; one with an adapter only while that is merged and active."""
+        facts = linear_facts(layer)
+        match facts:
+            case LinearFacts(computed=True):
+                unwritable("a matrix that is computed from others")
+            case LoRAFacts(merged=False) | LoRAFacts(active=False):
                 unwritable("an adapter that is not merged")
-        elif type(layer) is not nn.Linear:
-            unwritable(layer)
-        layer = cast("nn.Linear", layer)
-        self.product(layer.weight, cast("Tensor | None", layer.bias), **fields)
+            case LinearFacts() | LoRAFacts():
+                bias = None if facts.bias is None else tensor_at(layer, facts.bias)
+                self.product(tensor_at(layer, facts.weight), bias, **fields)
+            case UnknownFacts():
+                unwritable(layer)
+            case _:
+                assert_never(facts)
 
     def norm(self, norm: nn.Module, *, input: int, output: int, vectors: int = 1) -> int:
-        """A norm of each of some vectors that stand side by side; where the outcome stands."""
-        gain, bias, stride, groups = None, None, 0, 1
-        if type(norm) is nn.Identity:
-            return input
-        if type(norm) is LayerNorm:
-            kind, gain, bias = NormKind.LAYER_NORM, norm.gain, norm.bias
-        elif type(norm) is RMSNorm:
-            kind, gain = NormKind.RMS_NORM, norm.gain + 1 if norm.unit_offset else norm.gain
-        elif type(norm) is GroupNorm and vectors == 1:
-            kind, gain, bias, groups = NormKind.LAYER_NORM, norm.gain, norm.bias, norm.n_groups
-            stride = len(gain) // groups
-        else:
-            unwritable(norm)
-        self.write(
-            Operation.NORM,
-            kind=kind,
-            input=input,
-            output=output,
-            n_in=len(gain) // groups,
-            n_out=vectors * groups,
-            stride=stride,
-            number=norm.eps,
-            gain=self.address(gain.detach()),
-            bias=self.address(None if bias is None else bias.detach()),
-        )
-        return output
+        """A norm of each of some vectors that lie side by side; returns where its output is."""
+        facts = norm_facts(norm)
+        match facts:
+            case IdentityFacts():
+                return input
+            case NormFacts(over="features", gain=str(name)) if _can_norm(facts, vectors):
+                gain = tensor_at(norm, name)
+                gain = gain + 1 if facts.gain_offset == 1 else gain
+                bias = None if facts.bias is None else tensor_at(norm, facts.bias)
+                groups = facts.n_groups
+                self.write(
+                    Operation.NORM,
+                    kind=NormKind.LAYER_NORM if facts.centred else NormKind.RMS_NORM,
+                    input=input,
+                    output=output,
+                    n_in=len(gain) // groups,
+                    n_out=vectors * groups,
+                    stride=0 if groups == 1 else len(gain) // groups,
+                    number=facts.eps,
+                    gain=self.address(gain.detach()),
+                    bias=self.address(None if bias is None else bias.detach()),
+                )
+                return output
+            case NormFacts() | SandwichFacts() | UnknownFacts():
+                unwritable(norm)
+            case _:
+                assert_never(facts)
+
+    def feed_forward(self, layer: nn.Module, *, input: int, **fields: Any) -> None:
+        """A feed-forward layer; `fields` are those of its last product."""
+        facts = feed_forward_facts(layer)
+        match facts:
+            case FeedForwardFacts(gate=gate):
+                up = self.place(facts.d_ff)
+                kind = activation(facts.activation)
+                inner = layer.get_submodule(facts.up)
+                if gate is None:
+                    self.linear(inner, input=input, output=up, kind=kind)
+                else:
+                    open_share = self.place(facts.d_ff)
+                    gated = layer.get_submodule(gate)
+                    self.linear(gated, input=input, output=open_share, kind=kind)
+                    self.linear(inner, input=input, output=up, times=open_share)
+                self.linear(layer.get_submodule(facts.down), input=up, **fields)
+            case UnknownFacts():
+                unwritable(layer)
+            case _:
+                assert_never(facts)
 
     def attend(self, how: Attention, *, output: int) -> None:
         """Rotation, the new key and value put into the cache, and attention over all of them."""
         for operation in (Operation.KEEP, Operation.ATTEND):
             self.write(operation, output=output, attention=pointer(how))
+
+
+def _can_norm(facts: NormFacts, vectors: int) -> bool:
+    """Whether one instruction does it: groups are strides, and there is one kind of either."""
+    plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
+    return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+
+
+def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The norm of what a layer reads, and the norm of what it writes."""
+    facts = norm_facts(norm)
+    match facts:
+        case SandwichFacts():
+            return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return unwritable(norm)
+        case _:
+            assert_never(facts)

@@ -73,13 +73,13 @@ def beam_search(
     return search_texts(run.model, run.tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
 
 
-def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
-    """The likeliest next tokens after `sentence`, and how it goes on: greedily, not in circles."""
+def sample_sentence(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
+    """The likeliest next tokens after `sentence`, and a greedy continuation without circles."""
     ids = tokenizer.encode_prompt(sentence)
-    return speak_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
+    return sample_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
 
 
-def speak_after(
+def sample_after(
     model: Transformer,
     tokenizer: Tokenizer,
     ids: Sequence[int],
@@ -87,13 +87,20 @@ def speak_after(
     step: int,
     *,
     encoded: Encoded | None = None,
-    spell: Callable[[Sequence[int]], str] | None = None,
+    decode: Callable[[Sequence[int]], str] | None = None,
     penalty: float = 1.0,
 ) -> Sampled:
-    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
+    """The likeliest next tokens after `ids`, and their greedy continuation.
 
-    `spell` makes text of what was written, where that is not the tokenizer's own. `penalty` is on
-    repetitions, as `Sampling` has it.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        ids: token ids of any length; the model reads as many of the last as its context holds.
+        sentence: the text to show in place of `ids`.
+        step: how many updates are done.
+        encoded: the source that an encoder-decoder writes from.
+        decode: makes text of the continuation; by default the tokenizer's own text.
+        penalty: the penalty on repetitions, as in `Sampling`.
     """
     window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
@@ -110,5 +117,5 @@ def speak_after(
             (tokenizer.token(int(token)), float(share))
             for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
         ),
-        continuation=continuation.text if spell is None else spell(continuation.ids),
+        continuation=continuation.text if decode is None else decode(continuation.ids),
     )

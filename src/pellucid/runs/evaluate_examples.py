@@ -26,7 +26,7 @@ from pellucid.runs.resolve_config import with_columns
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.inference_memory import check_examples, check_windows
 from pellucid.saved_runs.load import Run
-from pellucid.tasks import Reward, Task, TaskInputs, Written, assemble_task
+from pellucid.tasks import GeneratedText, Reward, Task, TaskInputs, assemble_task
 from pellucid.tasks.rewards import find_reward
 from pellucid.training import HeldOut
 
@@ -47,7 +47,7 @@ class RowsEvaluation:
     examples: int
     said: tuple[str, ...]
     classified: Classified | None = None
-    written: tuple[Written, ...] = ()
+    written: tuple[GeneratedText, ...] = ()
     compared: Mapping[str, float] | None = None
 
 
@@ -122,27 +122,27 @@ def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = Fals
 def _evaluated(
     run: Run, task: Task, side: Examples, reading_notes: tuple[str, ...], beams: Beams | None
 ) -> RowsEvaluation:
-    assert task.judge is not None  # every objective that learns from rows has one
-    if beams is not None and task.write is None:
+    assert task.evaluate_examples is not None  # every objective that learns from rows has one
+    if beams is not None and task.generate is None:
         raise ConfigError(
             f"objective {type(run.config.objective).__name__} has no texts to compare with what is "
             "written: leave --write out"
         )
     if beams is not None:
         need_sacrebleu()
-    written = [] if beams is None or task.write is None else task.write(side, beams)
+    written = [] if beams is None or task.generate is None else task.generate(side, beams)
     compared = None
     if beams is not None:
         compared = text_measures(
             [output.text for output in written], [output.references for output in written]
         )
-    held_out = task.judge(side, "float32")
+    held_out = task.evaluate_examples(side, "float32")
     finite(torch.tensor(held_out.loss_nats), "the losses of the examples")
     return RowsEvaluation(
         held_out=held_out,
         examples=len(side),
         said=reading_notes,
-        classified=None if task.classify is None else task.classify(side, "float32"),
+        classified=None if task.measure_classes is None else task.measure_classes(side, "float32"),
         written=tuple(written),
         compared=compared,
     )

@@ -27,7 +27,7 @@ from pellucid.saved_runs.load import Run, load, read_config, read_plan
 from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import cut_after
 from pellucid.saved_runs.seal import BY_STEPS, LENGTH, Change
-from pellucid.tasks.rewards import REWARD, find_reward, reward_changes, same_reward
+from pellucid.tasks.rewards import REWARD, check_same_reward, find_reward, reward_changes
 from pellucid.training import (
     Drifted,
     Event,
@@ -91,7 +91,7 @@ def resume(
         ]
         if not allow_drift:
             _refuse([c for c in drift if steps is None or c.key not in BY_STEPS], place)
-            same_reward(run.objective, folder, reward)
+            check_same_reward(run.objective, folder, reward)
         check_beginning(run, watched=bool(watchers))
         torch.set_num_threads(longer.threads)
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))

@@ -112,9 +112,9 @@ class Updates:
 
     def _gains(self, tape: Tape) -> None:
         gains = {
-            name: rms(local(norm.gain.detach()).float() + norm.offset)
+            name: rms(local(gain.detach()).float() + norm.facts.gain_offset)
             for name, norm in self._anatomy.norms.items()
-            if norm.gain is not None and local(norm.gain).numel()
+            if (gain := norm.gain) is not None and local(gain).numel()
         }
         if gains:
             tape.put("norm.gain", lambda: torch.stack(list(gains.values())), tuple(gains))

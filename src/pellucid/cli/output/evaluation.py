@@ -106,7 +106,7 @@ def _print_generated(evaluation: RowsEvaluation) -> None:
     print(f"{'written':<{_TITLE}} {n_texts:8,} texts; {n_references:,} to compare with")
     for output in evaluation.written[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
         print()
-        print(f"  {'given':<8} {shorten(output.given)}")
+        print(f"  {'given':<8} {shorten(output.prompt)}")
         print(f"  {'written':<8} {shorten(output.text)}")
         for reference in output.references[:_MAX_SHOWN]:
             print(f"  {'right':<8} {shorten(reference)}")
@@ -143,7 +143,7 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
     if evaluation.compared is not None:
         facts |= evaluation.compared
         facts["written"] = [
-            {"given": output.given, "text": output.text, "references": list(output.references)}
+            {"given": output.prompt, "text": output.text, "references": list(output.references)}
             for output in evaluation.written
         ]
     return facts

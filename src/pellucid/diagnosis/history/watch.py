@@ -9,14 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from torch import nn
 
 from pellucid.diagnosis.finding import Evidence, Finding, found, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
-from pellucid.model import MultiHeadAttention
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+)
 from pellucid.training import silently
 from pellucid.vitals import Point, Seen, Watch, baselines, number_in
 
@@ -85,7 +91,7 @@ def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
         unigram=_frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
-        norm_eps=max((norm.eps for norm in watched.anatomy.norms.values()), default=None),
+        norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=1 - trained / max(1, sum(sizes)),
     )
 
@@ -135,15 +141,25 @@ def _rising(rates: Points) -> int | None:
 def _attention(model: nn.Module) -> tuple[int | None, float | None]:
     """The features of a head, and the scale of scores times their root, where a module says so."""
     for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            width = module.query.out_features // module.n_heads
-            return width, module.scale * math.sqrt(width)
-        of: Any = module
-        width: Any = next((getattr(of, n) for n in ("d_head", "head_dim") if hasattr(of, n)), None)
-        scale: Any = next((getattr(of, n) for n in ("scale", "scaling") if hasattr(of, n)), None)
-        if isinstance(width, int) and isinstance(scale, float):
-            return width, scale * math.sqrt(width)
+        facts = attention_facts(module)
+        match facts:
+            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+                return facts.d_head, facts.scale * math.sqrt(facts.d_head)
+            case LinearAttentionFacts():
+                continue
+            case UnknownFacts():
+                width = _attribute(module, "d_head", "head_dim")
+                scale = _attribute(module, "scale", "scaling")
+                if isinstance(width, int) and isinstance(scale, float):
+                    return width, scale * math.sqrt(width)
+            case _:
+                assert_never(facts)
     return None, None
+
+
+def _attribute(module: nn.Module, *names: str) -> object:
+    """The first of these attributes that a module has."""
+    return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
 def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:

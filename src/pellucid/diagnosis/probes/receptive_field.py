@@ -5,7 +5,7 @@ Comes in: a `Subject`. Goes out: findings. It does not know how positions are to
 
 from __future__ import annotations
 
-from typing import cast
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor
@@ -14,15 +14,20 @@ from pellucid.diagnosis.finding import Finding, evidence, found, limit
 from pellucid.diagnosis.model_adapter import HALF, Subject
 from pellucid.diagnosis.probes.attention_scores import scores_of, visible
 from pellucid.diagnosis.probes.leakage import moved, tolerance
-from pellucid.model import (
-    LinearAttention,
-    MultiHeadAttention,
-    NeuralMemory,
-    NoPositions,
-    Rotary,
-    Transformer,
+from pellucid.model import Block, Transformer
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    position_facts,
 )
-from pellucid.typed import named_modules
 
 
 def probe_receptive_field(subject: Subject) -> list[Finding]:
@@ -80,11 +85,7 @@ def _declared_reach(subject: Subject) -> int | None:
     if subject.declared.window is not None:
         return subject.declared.window
     if subject.family == "pellucid":
-        modules = named_modules(cast("Transformer", subject.model).stack).values()
-        if any(isinstance(m, NeuralMemory) for m in modules):
-            return None  # what its memory keeps of a chunk is learned
-        layers = [m.window for m in modules if isinstance(m, MultiHeadAttention)]
-        return _through(layers, subject.length)
+        return _stated_reach(cast("Transformer", subject.model), subject.length)
     window = getattr(subject.settings, "sliding_window", None)
     depth = getattr(subject.settings, "num_hidden_layers", 1)
     if isinstance(window, int) and not getattr(subject.settings, "layer_types", None):
@@ -94,6 +95,24 @@ def _declared_reach(subject: Subject) -> int | None:
         far = [window if kind == "sliding_attention" else None for kind in cast("list[str]", kinds)]
         return _through(far, subject.length)
     return subject.length
+
+
+def _stated_reach(model: Transformer, length: int) -> int | None:
+    windows: list[int | None] = []
+    for block in model.stack.blocks:
+        facts = attention_facts(cast("Block", block).attention)
+        match facts:
+            case SoftmaxAttentionFacts():
+                windows.append(facts.window)
+            case LinearAttentionFacts():
+                windows.append(None)
+            case NeuralMemoryFacts():
+                return None  # what its memory keeps of a chunk is learned
+            case UnknownFacts():
+                return None
+            case _:
+                assert_never(facts)
+    return _through(windows, length)
 
 
 def _through(windows: list[int | None], length: int) -> int:
@@ -134,7 +153,16 @@ def probe_positions(subject: Subject) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    return isinstance(model.stack.positions, NoPositions)
+    facts = position_facts(model.stack.positions)
+    match facts:
+        case NoPositionFacts():
+            return True
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return False
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _differs_by_place(output: Tensor) -> bool:
@@ -189,9 +217,17 @@ def probe_rotary(subject: Subject) -> list[Finding]:
 
 
 def _softmax_first(subject: Subject) -> bool:
-    kinds = MultiHeadAttention | LinearAttention | NeuralMemory
-    layers = [m for m in named_modules(subject.model).values() if isinstance(m, kinds)]
-    return not layers or isinstance(layers[0], MultiHeadAttention)
+    if subject.family != "pellucid":
+        return True
+    first = cast("Block", cast("Transformer", subject.model).stack.blocks[0])
+    facts = attention_facts(first.attention)
+    match facts:
+        case SoftmaxAttentionFacts():
+            return True
+        case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _shift(scores: Tensor) -> float:
@@ -205,6 +241,7 @@ def _is_rotary(subject: Subject) -> bool:
     if subject.declared.rotary is not None:
         return subject.declared.rotary
     if subject.family == "pellucid":
-        return isinstance(cast("Transformer", subject.model).stack.positions, Rotary)
+        positions = cast("Transformer", subject.model).stack.positions
+        return isinstance(position_facts(positions), RotaryFacts)
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
     return any(getattr(subject.settings, name, None) for name in setting_names)

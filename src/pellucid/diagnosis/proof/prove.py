@@ -26,7 +26,7 @@ from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import read_events
-from pellucid.tasks.rewards import find_reward, same_reward
+from pellucid.tasks.rewards import check_same_reward, find_reward
 from pellucid.training import generator_states, restore_generators
 
 #: Far apart, so that no seed of a fork is that of a run nearby.
@@ -89,7 +89,7 @@ def prove(
     folder, _ = existing_folder(Path(path))
     run, plan = read_config(folder), read_plan(folder)
     machine_changes(plan)  # for its refusal
-    same_reward(run.objective, folder, reward)
+    check_same_reward(run.objective, folder, reward)
     origin = Origin(folder=folder, run=run, plan=plan, reward=find_reward(run.objective, reward))
     tried, untried = _candidates(findings, run, candidates)
     start = choose_start(

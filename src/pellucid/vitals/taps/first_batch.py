@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
-from pellucid.model import Transformer
+from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import Tape
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.model_parts import unwrapped
@@ -39,6 +39,8 @@ class Capture:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrapped(model)
+        #: whether a pellucid model has a decoder; None for any other model
+        self._decodes = _decodes(self._model)
         self.labels: Tensor | None = None
         #: the losses that the model gave since the last update, so many at most
         self.losses: deque[Tensor] = deque(maxlen=_LOSSES)
@@ -54,9 +56,9 @@ class Capture:
         """Listen to the model's calls."""
         hooks.before(model, "the first batch", self._hear_inputs, named=True)
         hooks.after(model, "the model's own loss", self._hear_output)
-        if isinstance(self._model, Transformer):
+        if self._decodes is not None:
             # objectives ask it for hidden states, and never call the model itself
-            embedding = self._model.token_embedding
+            embedding = self._model.get_submodule("token_embedding")
             hooks.before(embedding, "the first batch", self._embedded)
 
     def probe(self) -> Probe | None:
@@ -140,7 +142,7 @@ class Capture:
         args, kwargs = self._call.args, self._call.kwargs
         labels = kwargs.get("labels")
         kind = type(self._model).__name__
-        if isinstance(self._model, Transformer) and self._model.decoder is not None:
+        if self._decodes:
             labels = args[0] if args else None
         elif not isinstance(labels, Tensor) or not kind.endswith((*_SHIFTED, "ForMaskedLM")):
             return None
@@ -186,3 +188,14 @@ def _attribute(output: Any, name: str) -> Any:
     if isinstance(output, Mapping):
         return cast("Mapping[str, Any]", output).get(name)
     return getattr(output, name, None)
+
+
+def _decodes(model: nn.Module) -> bool | None:
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts():
+            return facts.stacks != "encoder"
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data import Answers, Bucketed, Packed, in_turn, pack
+from pellucid.data import Answers, BucketedBatches, PackedBatches, in_turn, pack
 from pellucid.errors import TextError
 from pellucid.model import assemble
 from support.examples import answers, examples_of
@@ -41,7 +41,7 @@ def firsts(batch: TokenBatch) -> list[int]:
 def test_packed_rows_hold_every_example_once_in_every_epoch(
     lengths: list[int], epoch: int, seed: int
 ) -> None:
-    order = Packed(answers(lengths), context_length=12, pad_id=0, seed=seed)
+    order = PackedBatches(answers(lengths), context_length=12, pad_id=0, seed=seed)
     batch = order.batch(epoch * order.rows_per_epoch, order.rows_per_epoch)
     assert firsts(batch) == list(range(len(lengths)))
     assert int((batch.ids >= 1000).sum()) == sum(lengths)
@@ -55,7 +55,7 @@ def test_no_target_crosses_from_one_packed_example_into_another(
     data: st.DataObject, lengths: list[int], pad_id: int
 ) -> None:
     prompts = [data.draw(st.integers(0, n)) for n in lengths]
-    order = Packed(answers(lengths, prompts), context_length=12, pad_id=pad_id, seed=3)
+    order = PackedBatches(answers(lengths, prompts), context_length=12, pad_id=pad_id, seed=3)
     batch = order.batch(0, order.rows_per_epoch)
     assert batch.documents is not None
     expected = Counter(
@@ -82,8 +82,8 @@ def test_no_target_crosses_from_one_packed_example_into_another(
 def test_position_is_all_the_state_that_packing_has(
     lengths: list[int], position: int, count: int
 ) -> None:
-    def order() -> Packed:
-        return Packed(answers(lengths), context_length=12, pad_id=0, seed=5)
+    def order() -> PackedBatches:
+        return PackedBatches(answers(lengths), context_length=12, pad_id=0, seed=5)
 
     together = order().batch(position, count)
     fresh = order()
@@ -94,7 +94,7 @@ def test_position_is_all_the_state_that_packing_has(
 
 
 def test_packed_epochs_differ_in_their_order_and_in_who_lies_with_whom() -> None:
-    order = Packed(answers([4, 5, 6, 7] * 30), context_length=16, pad_id=0, seed=0)
+    order = PackedBatches(answers([4, 5, 6, 7] * 30), context_length=16, pad_id=0, seed=0)
 
     def company(epoch: int) -> list[list[int]]:
         start = epoch * order.rows_per_epoch
@@ -119,7 +119,7 @@ def test_packing_keeps_within_rows_and_never_takes_more_than_twice_the_room(
 
 def test_many_examples_fill_their_rows_nearly_whole() -> None:
     lengths = np.random.Generator(np.random.Philox(0)).integers(5, 60, 2000).tolist()
-    order = Packed(answers(lengths), context_length=128, pad_id=0, seed=0)
+    order = PackedBatches(answers(lengths), context_length=128, pad_id=0, seed=0)
     assert order.filled > 0.99
 
 
@@ -127,7 +127,7 @@ def test_example_longer_than_a_row_is_refused_with_what_to_do() -> None:
     with pytest.raises(
         TextError, match=r"has 13 tokens, more than the 12 of a row.*context_length"
     ):
-        Packed(answers([3, 13]), context_length=12, pad_id=0, seed=0)
+        PackedBatches(answers([3, 13]), context_length=12, pad_id=0, seed=0)
 
 
 @FEW
@@ -140,7 +140,7 @@ def test_example_longer_than_a_row_is_refused_with_what_to_do() -> None:
 def test_buckets_hold_every_example_once_an_epoch_however_many_are_asked_for(
     lengths: list[int], size: int, epoch: int, steps: list[int]
 ) -> None:
-    order = Bucketed(answers(lengths), COLLATION, rows_at_once=size, seed=2)
+    order = BucketedBatches(answers(lengths), COLLATION, rows_at_once=size, seed=2)
     assert order.rows_per_epoch == len(lengths)
     position, end, seen = epoch * len(lengths), (epoch + 1) * len(lengths), list[int]()
     for step in steps * len(lengths):
@@ -157,7 +157,7 @@ def test_same_seed_position_and_number_are_the_same_batch(
     lengths: list[int], position: int, n: int, size: int
 ) -> None:
     one, again = (
-        Bucketed(answers(lengths), COLLATION, rows_at_once=size, seed=4) for _ in range(2)
+        BucketedBatches(answers(lengths), COLLATION, rows_at_once=size, seed=4) for _ in range(2)
     )
     one.batch(position + 3, n)  # what was asked before changes nothing
     assert digest(one.batch(position, n)) == digest(again.batch(position, n))
@@ -167,8 +167,8 @@ def test_same_seed_position_and_number_are_the_same_batch(
 def test_another_seed_is_another_order_of_each_kind() -> None:
     examples = answers([3, 4, 5, 6] * 20)
     for kind in (
-        lambda seed: Packed(examples, context_length=12, pad_id=0, seed=seed),
-        lambda seed: Bucketed(examples, COLLATION, rows_at_once=4, seed=seed),
+        lambda seed: PackedBatches(examples, context_length=12, pad_id=0, seed=seed),
+        lambda seed: BucketedBatches(examples, COLLATION, rows_at_once=4, seed=seed),
     ):
         assert digest(kind(0).batch(0, 12)) == digest(kind(0).batch(0, 12))
         assert digest(kind(0).batch(0, 12)) != digest(kind(1).batch(0, 12))
@@ -178,12 +178,12 @@ def test_another_process_sees_the_same_batches() -> None:
     script = """if True:
         import sys
         sys.path.insert(0, sys.argv[1])
-        from pellucid.data import Answers, Bucketed, Packed
+        from pellucid.data import Answers, BucketedBatches, PackedBatches
         from support.examples import answers
-        from data.test_example_order import digest
+        from data.test_order import digest
         found = answers([3, 9, 4, 7, 5] * 7)
-        order = Packed(found, context_length=12, pad_id=0, seed=1)
-        other = Bucketed(found, Answers(pad_id=0, longest=16), rows_at_once=4, seed=1)
+        order = PackedBatches(found, context_length=12, pad_id=0, seed=1)
+        other = BucketedBatches(found, Answers(pad_id=0, longest=16), rows_at_once=4, seed=1)
         print(digest(order.batch(37, 9)), digest(other.batch(37, 9)))
     """
     from pathlib import Path
@@ -196,14 +196,14 @@ def test_another_process_sees_the_same_batches() -> None:
         for _ in range(2)
     ]
     found = answers([3, 9, 4, 7, 5] * 7)
-    packed = Packed(found, context_length=12, pad_id=0, seed=1).batch(37, 9)
-    bucketed = Bucketed(found, COLLATION, rows_at_once=4, seed=1).batch(37, 9)
+    packed = PackedBatches(found, context_length=12, pad_id=0, seed=1).batch(37, 9)
+    bucketed = BucketedBatches(found, COLLATION, rows_at_once=4, seed=1).batch(37, 9)
     assert made == [f"{digest(packed)} {digest(bucketed)}\n"] * 2
 
 
 def test_examples_of_a_bucket_are_of_about_the_same_length_over_many_epochs() -> None:
     lengths = np.random.Generator(np.random.Philox(1)).integers(8, 400, 1003)
-    order = Bucketed(
+    order = BucketedBatches(
         answers(lengths.tolist()), Answers(pad_id=0, longest=512), rows_at_once=16, seed=0
     )
     real = padded = shuffled = 0
@@ -219,7 +219,9 @@ def test_examples_of_a_bucket_are_of_about_the_same_length_over_many_epochs() ->
 
 def test_order_of_the_buckets_has_nothing_to_do_with_length() -> None:
     lengths = np.random.Generator(np.random.Philox(2)).integers(8, 400, 1600).tolist()
-    order = Bucketed(answers(lengths), Answers(pad_id=0, longest=512), rows_at_once=8, seed=0)
+    order = BucketedBatches(
+        answers(lengths), Answers(pad_id=0, longest=512), rows_at_once=8, seed=0
+    )
     widths = [order.batch(8 * step, 8).ids.shape[1] for step in range(5 * 200)]
     along = np.corrcoef(widths, np.arange(1000) % 200)[0, 1]
     neighbours = np.corrcoef(widths[:-1], widths[1:])[0, 1]
@@ -253,10 +255,10 @@ def test_packed_examples_predict_what_each_alone_predicts() -> None:
         )
         return float(loss)
 
-    order = Packed(examples, context_length=16, pad_id=22, seed=0)
+    order = PackedBatches(examples, context_length=16, pad_id=22, seed=0)
     packed = order.batch(0, order.rows_per_epoch)
     alone = [COLLATION.batch(examples, np.array([index])) for index in range(len(ids))]
-    together = Bucketed(examples, COLLATION, rows_at_once=6, seed=0).batch(0, 6)
+    together = BucketedBatches(examples, COLLATION, rows_at_once=6, seed=0).batch(0, 6)
     assert packed.rows < len(ids)
     assert total(packed) == pytest.approx(sum(total(each) for each in alone), rel=1e-12)
     assert total(together) == pytest.approx(total(packed), rel=1e-12)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data import Order, windows
+from pellucid.data import next_token_batches, next_token_windows
 from pellucid.errors import TextError
 
 FEW = settings(max_examples=40, deadline=None)
@@ -45,8 +45,8 @@ def test_every_token_is_a_target_once_in_every_epoch(
     length: int, extra: int, epoch: int, seed: int
 ) -> None:
     n = length + extra
-    order = Order(numbered(n), context_length=length, seed=seed)
-    one_epoch = order.batch(epoch * order.windows_per_epoch, order.windows_per_epoch)
+    order = next_token_batches(numbered(n), context_length=length, seed=seed)
+    one_epoch = order.batch(epoch * order.rows_per_epoch, order.rows_per_epoch)
     pairs = supervised(one_epoch)
     assert sorted(pairs) == [(place, (place + 1) % n) for place in range(n)]
     assert one_epoch.n_supervised == len(pairs) == n
@@ -60,9 +60,9 @@ def test_every_token_is_a_target_once_in_every_epoch(
     seed=st.integers(0, 9),
 )
 def test_position_is_all_the_state_there_is(n: int, position: int, count: int, seed: int) -> None:
-    order = Order(numbered(n), context_length=5, seed=seed)
+    order = next_token_batches(numbered(n), context_length=5, seed=seed)
     together = order.batch(position, count)
-    fresh = Order(numbered(n), context_length=5, seed=seed)
+    fresh = next_token_batches(numbered(n), context_length=5, seed=seed)
     singles = [fresh.batch(position + index, 1) for index in reversed(range(count))][::-1]
     assert torch.equal(together.ids, torch.cat([single.ids for single in singles]))
     assert torch.equal(together.targets, torch.cat([single.targets for single in singles]))
@@ -70,23 +70,23 @@ def test_position_is_all_the_state_there_is(n: int, position: int, count: int, s
 
 
 def test_batch_may_reach_over_the_end_of_an_epoch() -> None:
-    order = Order(numbered(23), context_length=5, seed=0)
-    counted = Counter(supervised(order.batch(0, 3 * order.windows_per_epoch)))
+    order = next_token_batches(numbered(23), context_length=5, seed=0)
+    counted = Counter(supervised(order.batch(0, 3 * order.rows_per_epoch)))
     assert set(counted.values()) == {3}
     assert len(counted) == 23
 
 
 def test_same_seed_same_order_and_another_seed_another() -> None:
-    one, again = (Order(numbered(100), context_length=8, seed=3) for _ in range(2))
-    other = Order(numbered(100), context_length=8, seed=4)
+    one, again = (next_token_batches(numbered(100), context_length=8, seed=3) for _ in range(2))
+    other = next_token_batches(numbered(100), context_length=8, seed=4)
     assert same(one.batch(7, 30), again.batch(7, 30))
     assert not same(one.batch(7, 30), other.batch(7, 30))
 
 
 def test_epochs_differ_in_their_order_and_in_where_they_cut() -> None:
-    order = Order(numbered(400), context_length=16, seed=1)
+    order = next_token_batches(numbered(400), context_length=16, seed=1)
     epochs = [
-        order.batch(epoch * order.windows_per_epoch, order.windows_per_epoch).ids[:, 0].tolist()
+        order.batch(epoch * order.rows_per_epoch, order.rows_per_epoch).ids[:, 0].tolist()
         for epoch in range(4)
     ]
     cuts = [{start % 16 for start in starts} for starts in epochs]
@@ -96,15 +96,15 @@ def test_epochs_differ_in_their_order_and_in_where_they_cut() -> None:
 
 
 def test_ids_are_windows_of_the_text_and_int64() -> None:
-    batch = Order(numbered(30), context_length=6, seed=0).batch(0, 5)
+    batch = next_token_batches(numbered(30), context_length=6, seed=0).batch(0, 5)
     assert batch.ids.dtype == batch.targets.dtype == torch.int64
     assert ((batch.ids[:, 1:] - batch.ids[:, :-1]) % 30 == 1).all()
 
 
 def test_text_of_one_context_is_enough_and_less_is_refused_with_what_to_do() -> None:
-    assert Order(numbered(8), context_length=8, seed=0).batch(0, 1).n_supervised == 8
+    assert next_token_batches(numbered(8), context_length=8, seed=0).batch(0, 1).n_supervised == 8
     with pytest.raises(TextError) as refusal:
-        Order(numbered(40), context_length=64, seed=0)
+        next_token_batches(numbered(40), context_length=64, seed=0)
     assert "has 40 tokens, fewer than one context of 64" in str(refusal.value)
     assert "--set model.context_length=5" in str(refusal.value)
 
@@ -114,7 +114,7 @@ def test_text_of_one_context_is_enough_and_less_is_refused_with_what_to_do() -> 
 def test_evaluation_predicts_each_token_after_the_first_once_and_in_order(
     n: int, length: int, batch_size: int
 ) -> None:
-    batches = list(windows(numbered(n), context_length=length, batch_size=batch_size))
+    batches = list(next_token_windows(numbered(n), context_length=length, batch_size=batch_size))
     pairs = [pair for batch in batches for pair in supervised(batch)]
     assert pairs == [(place, place + 1) for place in range(n - 1)]
     assert sum(batch.n_supervised for batch in batches) == n - 1
@@ -129,12 +129,12 @@ def test_each_token_carries_the_number_of_its_document(
 ) -> None:
     inner = data.draw(st.sets(st.integers(1, n - 1), max_size=5))
     starts = np.array(sorted({0} | inner))
-    order = Order(numbered(n), context_length=length, seed=seed, documents=starts)
-    plain = Order(numbered(n), context_length=length, seed=seed)
+    order = next_token_batches(numbered(n), context_length=length, seed=seed, documents=starts)
+    plain = next_token_batches(numbered(n), context_length=length, seed=seed)
     batches = [(order.batch(0, 8), plain.batch(0, 8))]
     cut = {"context_length": length, "batch_size": 2}
-    apart = windows(numbered(n), **cut, documents=starts)
-    batches += list(zip(apart, windows(numbered(n), **cut), strict=True))
+    apart = next_token_windows(numbered(n), **cut, documents=starts)
+    batches += list(zip(apart, next_token_windows(numbered(n), **cut), strict=True))
     for batch, undivided in batches:
         assert undivided.documents is None
         assert same(batch, undivided)
