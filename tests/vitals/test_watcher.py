@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis import small_twin
+from pellucid.diagnosis import reduce_model
 from pellucid.errors import ConfigError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
@@ -394,7 +394,7 @@ def test_rows_show_the_gravest_sign_and_always_the_five_equations() -> None:
 
 
 def test_attention_whose_forward_was_replaced_is_missing_and_breaks_nothing() -> None:
-    model = assemble(small_twin(find("llama2-7b").model), seed=0)
+    model = assemble(reduce_model(find("llama2-7b").model), seed=0)
     for layer in model.modules():
         if isinstance(layer, MultiHeadAttention):
             layer.forward = lambda x, *rest, _out=layer.output, **more: _out(x)  # pyright: ignore
