@@ -17,7 +17,17 @@ import torch
 
 from pellucid import maths
 from pellucid.errors import MathsError
-from pellucid.maths.door.kinds import POSITIVE, Floats, Number, Truths, Wholes, floats, reals
+from pellucid.maths.door.kinds import (
+    POSITIVE,
+    Floats,
+    Number,
+    Range,
+    Truths,
+    Wholes,
+    describe,
+    floats,
+    reals,
+)
 from pellucid.maths.door.parse_argument import from_python, read_number
 from support.door import (
     NAMES,
@@ -273,3 +283,16 @@ def test_lists_of_whole_numbers_stay_whole_where_reals_may_be_whole() -> None:
     assert from_python("x", [1, 2], reals("...")).dtype.kind == "i"
     assert from_python("x", [1, 2], floats("...")).dtype == np.float64
     assert from_python("x", [1.0, 2.0], reals("...")).dtype == np.float64
+
+
+def test_a_range_is_described_by_each_of_its_bounds() -> None:
+    assert describe(Range(le=1)) == "at most 1"
+    assert describe(Range(gt=0, le=1)) == "greater than 0 and at most 1"
+    assert describe(Range(ge=0, lt=1)) == "at least 0 and less than 1"
+    assert describe(Range(ge=0, le=1)) == "between 0 and 1"
+
+
+def test_a_list_that_holds_a_text_or_an_object_is_refused() -> None:
+    for value in (["1", "2"], [1.0, None]):
+        with pytest.raises(MathsError, match="a list must hold numbers alone"):
+            from_python("x", value, floats("..."))
