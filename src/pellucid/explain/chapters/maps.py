@@ -1,4 +1,4 @@
-"""Squares of queries and keys as pictures: whole where they fit, else cut out or pooled, and said."""
+"""Squares of queries and keys as pictures: if they do not fit, cut out or pooled, and said so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts of a feed-forward layer's units: the activation of one, and a gate where there is one."""
+"""Receipts of the units of a feed-forward: the activation of one, and its gate."""
 
 from __future__ import annotations
 
