@@ -46,12 +46,12 @@ def say_rows(run: Run, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_facts(evaluation))
         return
-    for note in evaluation.said:
+    for note in evaluation.notes:
         print(note)
     _say(evaluation.held_out, evaluation.compared or {})
     if evaluation.classified is not None:
         _say_classes(evaluation.classified)
-    if evaluation.written:
+    if evaluation.generated:
         _say_written(evaluation)
 
 
@@ -105,10 +105,10 @@ def _say_classes(classified: Classified) -> None:
 
 
 def _say_written(evaluation: RowsEvaluation) -> None:
-    n_references = sum(len(output.references) for output in evaluation.written)
-    n_texts = len(evaluation.written)
+    n_references = sum(len(output.references) for output in evaluation.generated)
+    n_texts = len(evaluation.generated)
     print(f"{'written':<{_TITLE}} {n_texts:8,} texts; {n_references:,} to compare with")
-    for output in evaluation.written[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
+    for output in evaluation.generated[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
         print()
         print(f"  {'given':<8} {line(output.prompt)}")
         print(f"  {'written':<8} {line(output.text)}")
@@ -129,7 +129,7 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
     facts = {
         "examples": evaluation.examples,
         **_of(evaluation.held_out),
-        "data": list(evaluation.said),
+        "data": list(evaluation.notes),
     }
     if evaluation.classified is not None:
         matrix = evaluation.classified.confusion
@@ -148,6 +148,6 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
         facts |= evaluation.compared
         facts["written"] = [
             {"given": output.prompt, "text": output.text, "references": list(output.references)}
-            for output in evaluation.written
+            for output in evaluation.generated
         ]
     return facts
