@@ -1,7 +1,6 @@
-"""A checkpoint, opened to go on from: whole is only one from which a run can.
+"""Opening a checkpoint to resume from it.
 
-Comes in: a checkpoint's folder. Goes out: its content, and how far the run was; or a refusal by
-file and key. Checksums say that a file is as it was written; here is looked at what it says.
+Checksums say that a file is as it was written; this file checks that its content makes sense.
 """
 
 from __future__ import annotations
