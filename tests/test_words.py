@@ -22,7 +22,7 @@ TOPICS = sorted(words.limits())
 SLACK = 0.75
 
 #: Folders that are above the limit today, with their count.
-LARGE_FOLDERS = {"data": 35, "maths": 37, "model": 31}
+LARGE_FOLDERS = {"data": 35, "model": 31}
 #: Generic names that more than two files have today.
 GENERIC_NAMES = {"text": 4}
 

@@ -72,12 +72,12 @@ def gpt2(
 
 def held_out_of(ours: Any, text: Any, held_out: str | None) -> tuple[Any, int]:
     """The ids of a held-out text, made as `pellucid evaluate` makes them, and its bytes."""
-    from pellucid.data import Counts, Piped, Tally, encode_pieces, read_pieces
+    from pellucid.data import EncodedCounts, Piped, ReadCounts, encode_pieces, read_pieces
 
     if held_out is None:
         return text.held_out.tokens, text.manifest.held_out.n_bytes
-    counts, ids = Counts(), []
-    for each in encode_pieces(read_pieces([held_out], None, Tally(), Piped()), ours.tokenizer):
+    counts, ids = EncodedCounts(), []
+    for each in encode_pieces(read_pieces([held_out], None, ReadCounts(), Piped()), ours.tokenizer):
         ids.append(each.ids)
         counts.add(each, ours.tokenizer.unknown_id)
     return np.concatenate(ids), counts.n_bytes

@@ -1,8 +1,4 @@
-"""Where things are kept that can be made again: prepared text, compiled code.
-
-Comes in: what kind of thing. Goes out: a folder, which may not be there yet; whether anybody else
-could have put something into it. It does not know what is kept.
-"""
+"""Where things are kept that can be made again: prepared text, compiled code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Other processes, started so that they run no code of the folder that you are in.
 
-Comes in: a command, or code for another Python. Goes out: the process. It does not know what the
-process does. This is the only module that starts one.
+This is the only module that starts one.
 
 A `json.py`, a `torch.py` or a `cc` in the working folder is never run in place of the real one:
 programs are started by their absolute path, Python with `-I`, and every list of folders that a

@@ -11,8 +11,7 @@
 
     Signalled                     raised at once where a signal comes and nothing is to be finished
 
-Comes in: a message of one paragraph. Goes out: an exception whose `exit_code` the command line
-returns. Knows nothing of what went wrong.
+Knows nothing of what went wrong.
 """
 
 from __future__ import annotations

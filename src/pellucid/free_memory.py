@@ -1,8 +1,5 @@
 """How much memory a process can still have: of the machine, and of the group it is confined to.
 
-Comes in: nothing. Goes out: bytes, and whose limit it is. It does not know what they are for, nor
-torch.
-
 A container is confined by control groups: each has a limit, and so has each group above it. Pages
 of files that could be dropped count as used there, and are taken off again.
 """

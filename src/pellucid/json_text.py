@@ -1,7 +1,5 @@
 """JSON as we write it: a number that is not finite never stands bare in it.
 
-Comes in: values. Goes out: text that every JSON parser reads. It does not know where it goes.
-
 JSON has no NaN and no infinity. Here they are the texts "nan", "inf" and "-inf", which Python's
 `float` and the page read back as the numbers.
 """

@@ -1,8 +1,4 @@
-"""Signals that end a process or ask it to save: who handles them, for how long.
-
-Comes in: signals and a handler. Goes out: a process that has its own handlers back afterwards. It
-does not know what a handler does.
-"""
+"""Signals that end a process or ask it to save: who handles them, for how long."""
 
 from __future__ import annotations
 

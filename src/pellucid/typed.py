@@ -1,7 +1,4 @@
-"""The few calls of torch that have no types, behind functions that do.
-
-Comes in and goes out: what torch takes and gives. It knows nothing of ours.
-"""
+"""The few calls of torch that have no types, behind functions that do."""
 
 from __future__ import annotations
 

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pytest
 
 from pellucid.data import (
-    Census,
     Example,
     Facts,
     Refusal,
     Row,
+    RowCounts,
     StoredExamples,
     array_writer,
+    choose_by_digest,
     example_writer,
-    held_out_by_digest,
     prepare_examples,
 )
 from pellucid.errors import TextError
@@ -34,7 +34,7 @@ class Letters:
         self.encoded: list[int] = []
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         return []
 
     def encode(self, row: Row) -> Example | Refusal:
@@ -52,14 +52,14 @@ class Letters:
 
 
 def divided(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    held_out = held_out_by_digest(digests, 0.3)
+    held_out = choose_by_digest(digests, 0.3)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def prepare(
     folder: Path, form: Letters, rows: Iterable[Row] = ROWS, key: str | None = "key"
 ) -> StoredExamples:
-    def facts(counts: Census) -> Facts:
+    def facts(counts: RowCounts) -> Facts:
         lines = counts.lines(("even", "odd"))
         return Facts(tokenizer_sha256="ab", classes=None, census={**counts.table(), "lines": lines})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pellucid import config
-from pellucid.data import Remembered, cache, checksums
+from pellucid.data import HashCache, cache, checksums
 from pellucid.disk import PARTIAL, FolderInUse, Partial
 from pellucid.errors import RunError, TextError
 from pellucid.runs.prepare_text import ready_text
@@ -166,28 +166,28 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
 
     monkeypatch.setattr(checksums, "file_sha256", counting)
 
-    def hashed() -> str:
-        remembered = Remembered(tmp_path / "hashes.json")
+    def hash_pieces() -> str:
+        remembered = HashCache(tmp_path / "hashes.json")
         found = remembered.sha256(file)
         remembered.save()
         return found
 
     file.write_bytes(b"one text")
-    first = hashed()
-    assert hashed() == first
+    first = hash_pieces()
+    assert hash_pieces() == first
     assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
     monkeypatch.setattr(checksums, "_SETTLED", -1)
-    assert [hashed() for _ in range(3)] == [first] * 3
+    assert [hash_pieces() for _ in range(3)] == [first] * 3
     assert len(read) == 3
     stamp = file.stat().st_mtime_ns
     file.write_bytes(b"two text")
     os.utime(file, ns=(stamp, stamp))  # the same size and the same time: ctime tells
-    assert hashed() != first
+    assert hash_pieces() != first
     (tmp_path / "hashes.json").write_text("{", "utf-8")
-    assert hashed() != first
+    assert hash_pieces() != first
     file.write_bytes(b"abc")
-    hashed()
-    hashed()
+    hash_pieces()
+    hash_pieces()
     assert len(read) == 7  # small ones are read every time
 
 

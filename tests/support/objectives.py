@@ -223,7 +223,7 @@ CASES: dict[str, Case] = {
 
 def in_float32(batch: Batch) -> Any:
     """The batch with narrower numbers."""
-    return batch.changed(lambda x: x.float() if x.is_floating_point() else x)
+    return batch.map_tensors(lambda x: x.float() if x.is_floating_point() else x)
 
 
 def gradients(case: Case, batches: list[Any]) -> tuple[Tensor, list[Tensor]]:

@@ -1,7 +1,4 @@
-"""What is handed from room to room: batches, a model as objectives see it, a loss.
-
-Comes in: nothing. Goes out: types. It does not know who makes or uses them.
-"""
+"""What is handed from room to room: batches, a model as objectives see it, a loss."""
 
 from __future__ import annotations
 

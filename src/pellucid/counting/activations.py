@@ -1,8 +1,5 @@
 """What a pass leaves in memory for the way back, stack by stack, in closed form.
 
-Comes in: a `config.Transformer`, how many tokens each stack reads, in which precision. Goes out:
-rows of bytes. It does not know any machine.
-
 The residual stream is float32 whatever the precision: what goes into a norm takes 4 bytes. What
 comes out of it, heads and feed-forward are as wide as the products of matrices are.
 """

@@ -1,8 +1,4 @@
-"""How much arithmetic a token costs, by part, with the formula.
-
-Comes in: a `config.Transformer`. Goes out: rows of FLOPs per token. It does not know any machine;
-the counts are of the arithmetic, not of a kernel.
-"""
+"""How much arithmetic a token costs, by part, with the formula."""
 
 from __future__ import annotations
 

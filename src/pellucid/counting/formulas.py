@@ -1,8 +1,5 @@
 """Formulas as they are shown, and the numbers that they mean.
 
-Comes in: a text such as "h d_model (2 d_k + d_v)", and what each symbol stands for. Goes out: its
-exact value. It does not know what is counted.
-
 Every closed formula that this room shows is the one that it computes with, so that the two cannot
 drift apart.
 """

@@ -1,9 +1,4 @@
-"""How the cost of attention grows with the length of a text, kind by kind.
-
-Comes in: a `config.Transformer`. Goes out: one row for each kind of attention: the work and the
-memory of a text of T tokens, and what one more token costs in generation. It does not know any
-machine.
-"""
+"""How the cost of attention grows with the length of a text, kind by kind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The memory that using a model takes: opening it, reading texts, writing them, looking inside.
-
-Comes in: a `config.Transformer`, and how much is asked of it at once. Goes out: estimates, in which
-a model that is open already is part of the process. It does not know any machine.
-"""
+"""The memory that using a model takes: opening it, reading texts, writing them, looking inside."""
 
 from __future__ import annotations
 

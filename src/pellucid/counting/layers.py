@@ -1,7 +1,6 @@
 """The layers of a model that are alike, under the names that every table calls them by.
 
-Comes in: a `config.Transformer`. Goes out: its stacks, and in each the kinds of attention with how
-many layers have them. It counts nothing.
+It counts nothing.
 """
 
 from __future__ import annotations

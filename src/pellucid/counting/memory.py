@@ -1,8 +1,4 @@
-"""What lies in memory while a model is trained, in bytes, by part, with the formula.
-
-Comes in: a `config.Transformer`, an optimiser and the shape of a step. Goes out: rows of bytes. It
-does not know any machine.
-"""
+"""What lies in memory while a model is trained, in bytes, by part, with the formula."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How many parameters each part of a model has, in closed form.
-
-Comes in: a `config.Transformer`. Goes out: one row per part: count and formula. It does not know
-torch; a test holds it against the modules that `model` builds.
-"""
+"""How many parameters each part of a model has, in closed form."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The most memory that a run will have held by its end, from its config alone, term by term.
 
-Comes in: a `config.Run`, and what is known of the machine and the data. Goes out: named rows of
-bytes, whose sum is the peak. Nothing is built.
+Nothing is built.
 
 What depends on the model is counted: `memory` and `temporaries` have the formulas, and hold for one
 machine as for a share of many. Three numbers are measured (`python -m benchmarks.budget`): what the

@@ -1,8 +1,4 @@
-"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation.
-
-Comes in: a config, the shape of a pass. Goes out: bytes with formulas. It does not know any
-machine, nor what lies in memory besides.
-"""
+"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation."""
 
 from __future__ import annotations
 

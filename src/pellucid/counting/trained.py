@@ -1,8 +1,4 @@
-"""How many weights move where not all of them do, in closed form.
-
-Comes in: a `config.Transformer` and what is trained of it. Goes out: counts, with the formula. It
-does not know torch; a test holds it against the modules that `model` builds and freezes.
-"""
+"""How many weights move where not all of them do, in closed form."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from pellucid.data.batches import (
     windows_in_turn,
 )
 from pellucid.data.chat.templates import ChatTemplate, Template, template_for
-from pellucid.data.checksums import Remembered
+from pellucid.data.checksums import HashCache
 from pellucid.data.collate import (
     Answers,
     ClassLabels,
@@ -36,8 +36,15 @@ from pellucid.data.collate import (
     TwoAnswers,
     TwoTexts,
 )
-from pellucid.data.documents import Document, Piece, Tally, pieces_of
-from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type, training_texts
+from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of
+from pellucid.data.encode import (
+    EncodedCounts,
+    OnProgress,
+    encode_pieces,
+    hash_pieces,
+    id_type,
+    training_texts,
+)
 from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.example_writer import prepare_examples, write
 from pellucid.data.mlm import Masking, MaskTokens, masked_batches, masked_windows, masking_for
@@ -51,16 +58,16 @@ from pellucid.data.shards import (
     open_prepared,
     prepare,
 )
-from pellucid.data.skipped_rows import Census, encode_rows
+from pellucid.data.skipped_rows import RowCounts, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
 from pellucid.data.span_corruption import CorruptSpans, Spans, span_batches, span_windows, spans_for
 from pellucid.data.split import (
-    Parts,
-    Side,
+    CorpusSide,
+    DividedCorpus,
     Split,
+    choose_by_digest,
+    choose_held_out,
     group_digest,
-    held_out_by_digest,
-    held_out_of,
     part,
     split,
 )
@@ -84,47 +91,47 @@ __all__ = [
     "Answers",
     "BucketOrder",
     "BucketedBatches",
-    "Census",
     "ChatTemplate",
     "ClassLabels",
     "Collation",
     "Columns",
     "Corpus",
+    "CorpusSide",
     "CorruptSpans",
-    "Counts",
+    "DividedCorpus",
     "Document",
+    "EncodedCounts",
     "Example",
     "Examples",
     "Facts",
     "Form",
+    "HashCache",
     "Labelled",
     "MaskTokens",
     "Masking",
     "Measure",
+    "OnProgress",
     "PackedBatches",
     "PackedOrder",
     "Packing",
-    "Parts",
     "Piece",
     "Piped",
     "PreparedText",
     "PromptBatch",
     "PromptTexts",
     "Ragged",
+    "ReadCounts",
     "Refusal",
-    "Remembered",
     "Row",
+    "RowCounts",
     "Shard",
-    "Side",
     "Spans",
     "Split",
     "StoredExamples",
     "Survey",
-    "Tally",
     "Template",
     "TwoAnswers",
     "TwoTexts",
-    "Watch",
     "WindowBatches",
     "WindowOrder",
     "Windows",
@@ -135,15 +142,15 @@ __all__ = [
     "assemble_template",
     "assemble_tokenizer",
     "check_tokenizer",
+    "choose_by_digest",
+    "choose_held_out",
     "documents_from",
     "documents_of",
     "encode_pieces",
     "encode_rows",
     "fingerprint",
     "group_digest",
-    "hashed",
-    "held_out_by_digest",
-    "held_out_of",
+    "hash_pieces",
     "id_type",
     "in_turn",
     "masked_batches",

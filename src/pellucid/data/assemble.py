@@ -1,8 +1,4 @@
-"""The one door from a config to a corpus and a tokenizer.
-
-Comes in: a `config.Text` or `config.Tokenizer`. Goes out: what reads the corpus; a tokenizer,
-trained on the training split alone or read from a file. No other file of this room reads a config.
-"""
+"""The one door from a config to a corpus and a tokenizer."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ import tokenizers
 
 from pellucid import config
 from pellucid.config import encode
-from pellucid.data.checksums import Remembered, own_code
-from pellucid.data.documents import Piece, Tally, pieces_of
+from pellucid.data.checksums import HashCache, own_code
+from pellucid.data.documents import Piece, ReadCounts, pieces_of
 from pellucid.data.sources import files_in, read_pieces, tables_in
 from pellucid.data.standard_library import library_files, standard_library_docs
 from pellucid.data.streams import Piped
@@ -29,7 +25,7 @@ from pellucid.tokenizers.tokenizer import Tokenizer, train_byte_pairs, train_byt
 from pellucid.tokenizers.word_level import train_word_pieces, train_words
 
 #: Reads a corpus from its start, as often as wanted, and counts what it meets.
-Corpus = Callable[[Tally], Iterator[Piece]]
+Corpus = Callable[[ReadCounts], Iterator[Piece]]
 
 
 def assemble_corpus(corpus: config.Documents) -> Corpus:
@@ -59,7 +55,7 @@ def documents_of(text: config.Text) -> config.Documents:
     return text.corpus
 
 
-def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
+def fingerprint(text: config.Text, remembered: HashCache) -> str | None:
     """A hash of all that prepared data depend on: content, config, and the code that prepares.
 
     It is None if only reading can tell: standard input, a pipe, a file that cannot be read.
@@ -71,7 +67,7 @@ def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
     Raises:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
-    tally = Tally()
+    tally = ReadCounts()
     match text.corpus:
         case config.StandardLibrary():
             files = library_files()

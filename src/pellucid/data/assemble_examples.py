@@ -1,8 +1,4 @@
-"""The one door from a config to rows and to what encodes them.
-
-Comes in: a `config.Rows`. Goes out: its rows, and the form that makes examples of them. No other
-file of this room reads a config.
-"""
+"""The one door from a config to rows and to what encodes them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Prepared text kept between runs, so that the same text is encoded once.
 
-Comes in: a key that stands for everything the result depends on, and finished folders. Goes out:
-the same files, hard-linked where the disk allows it and copied elsewhere. It does not know what the
-key was made of.
-
 An entry comes to be beside its place and is renamed at the end, and its checksums are compared when
 it is taken: what was interrupted or damaged is never taken for whole.
 """

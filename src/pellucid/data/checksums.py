@@ -1,7 +1,5 @@
 """The hashes of files, remembered where a file is large and the system vouches that it is the same.
 
-Comes in: paths. Goes out: SHA-256. It does not know what is in them.
-
 A file of which path, size, times, number and device are what they were when it was hashed is not
 read again: what build tools trust too. The time of the last change of a file's entry (ctime) is
 among them, which no program can set. A file that was changed in the last seconds is not
@@ -47,7 +45,7 @@ def own_code() -> str:
     return hashlib.sha256("".join(map(file_sha256, sources)).encode()).hexdigest()
 
 
-class Remembered:
+class HashCache:
     """The hashes of large files, kept in the file `store` from one process to the next, if any."""
 
     def __init__(self, store: Path | None) -> None:

@@ -21,7 +21,7 @@ from pellucid.config import encode
 from pellucid.data.array_writer import JOURNAL, Journal, Values
 from pellucid.data.checksums import file_sha256
 from pellucid.data.example import Form
-from pellucid.data.skipped_rows import Census, encode_rows
+from pellucid.data.skipped_rows import RowCounts, encode_rows
 from pellucid.data.split import group_digest
 from pellucid.data.store import (
     EXAMPLE_FILES,
@@ -163,7 +163,7 @@ def prepare_examples(
     key: str | None,
     seed: int,
     divide: Callable[[npt.NDArray[np.uint8]], tuple[Indices, Indices]],
-    facts: Callable[[Census], Facts],
+    facts: Callable[[RowCounts], Facts],
 ) -> StoredExamples:
     """Encode rows into `folder` and divide them, with little in memory.
 
@@ -184,7 +184,7 @@ def prepare_examples(
     try:
         journal = Journal(partial.path, key or "")
         stored = journal.counts(STAGED[0])
-        counts = Census.from_table(stored["rows"]) if stored else Census()
+        counts = RowCounts.from_table(stored["rows"]) if stored else RowCounts()
         progress = _Progress(**stored["progress"]) if stored else _Progress()
         examples = encode_rows(form, islice(rows, counts.rows, None), counts)
         values = _staged_values(

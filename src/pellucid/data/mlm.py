@@ -1,8 +1,7 @@
-"""Tokens hidden in a text that is seen both ways: what an encoder learns to fill in.
+"""Masked language modelling: tokens are masked, and an encoder learns to fill them in.
 
-Comes in: all tokens end to end. Goes out: batches in which some tokens are hidden. It holds no
-state: what is hidden in a window is a function of a seed and of the window's position, so that a
-resumed run hides the same tokens, and each epoch others.
+Which tokens of a window are masked is a function of a seed and of the window's position. So a
+resumed run masks the same tokens, and each epoch masks others.
 
 Source:
     Devlin et al. 2019, "BERT", section 3.1 and appendix A.1; whole words as in their later release.

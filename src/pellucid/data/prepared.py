@@ -1,7 +1,4 @@
-"""What is known of a run's data before there is a run.
-
-Comes in: nothing. Goes out: a type. It does not know how data are read.
-"""
+"""What is known of a run's data before there is a run."""
 
 from __future__ import annotations
 

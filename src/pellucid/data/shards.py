@@ -1,8 +1,5 @@
 """Documents encoded once into memory-mapped arrays, with their boundaries and checksums.
 
-Comes in: a corpus in two parts and a tokenizer. Goes out: a folder of `.npy` files, and the arrays
-mapped from it. It does not know batches.
-
 The folder is written beside its final place and renamed at the end: a preparation that was
 interrupted is never taken for a finished one, but gone on with.
 """
@@ -21,10 +18,10 @@ import numpy.typing as npt
 from pellucid.config import decode, encode
 from pellucid.data.array_writer import JOURNAL, Journal, Values
 from pellucid.data.checksums import file_sha256, own_code
-from pellucid.data.documents import Tally
-from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type
+from pellucid.data.documents import ReadCounts
+from pellucid.data.encode import EncodedCounts, OnProgress, encode_pieces, hash_pieces, id_type
 from pellucid.data.pieces import LONGEST_PIECE
-from pellucid.data.split import Parts, Side
+from pellucid.data.split import CorpusSide, DividedCorpus
 from pellucid.disk import Partial
 from pellucid.errors import PellucidError, TextError
 from pellucid.json_text import json_text
@@ -69,7 +66,7 @@ class Manifest:
     tokenizer_sha256: str | None
     train: ShardFacts
     held_out: ShardFacts
-    read: Tally | None
+    read: ReadCounts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +89,10 @@ class PreparedText:
 
 def prepare(
     folder: Path,
-    parts: Parts,
+    parts: DividedCorpus,
     tokenizer: Tokenizer,
-    tally: Tally | None = None,
-    watch: Watch | None = None,
+    tally: ReadCounts | None = None,
+    watch: OnProgress | None = None,
 ) -> PreparedText:
     """Encode both sides into `folder`, and map them from there.
 
@@ -175,17 +172,17 @@ def check_tokenizer(file: Path, sha256: str | None) -> None:
 def _write(
     journal: Journal,
     name: str,
-    side: Side,
+    side: CorpusSide,
     tokenizer: Tokenizer,
     digest: Any,
-    watch: Watch | None,
+    watch: OnProgress | None,
 ) -> ShardFacts:
     """Encode a side behind what an earlier process had encoded of it."""
-    counts = Counts(**journal.counts(name))
+    counts = EncodedCounts(**journal.counts(name))
     starts = f"{name}.starts"
 
     def values() -> Iterator[Values]:
-        pieces = hashed(side, digest)
+        pieces = hash_pieces(side, digest)
         for encoding in encode_pieces(pieces, tokenizer, skip=counts.stretches, watch=watch):
             start = [counts.n_tokens] if encoding.first else []
             counts.add(encoding, tokenizer.unknown_id)

@@ -1,8 +1,4 @@
-"""The count of what became of rows: nothing is dropped or cut in silence.
-
-Comes in: rows and the form that encodes them. Goes out: examples, and a count that grows on the
-way. It does not know what a row holds.
-"""
+"""The count of what became of rows: nothing is dropped or cut in silence."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ _NAMED = 5
 
 
 @dataclass(slots=True)
-class Census:
+class RowCounts:
     """What was read, and what became of it; grows while rows are encoded."""
 
     rows: int = 0
@@ -59,7 +55,7 @@ class Census:
         return {**self.table(), "labels": sorted(self.labels.items())}
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> Census:
+    def from_table(cls, table: Mapping[str, Any]) -> RowCounts:
         """The counts that `as_stored` gave."""
         dropped: dict[str, Any] = table["dropped"]
         return cls(
@@ -90,7 +86,7 @@ class Census:
         return lines
 
 
-def encode_rows(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example]:
+def encode_rows(form: Form, rows: Iterable[Row], census: RowCounts) -> Iterator[Example]:
     """The examples of rows, in order; `census` counts on the way.
 
     Raises:
@@ -111,7 +107,7 @@ def encode_rows(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Exa
         raise TextError("no example is left to learn from: " + "; ".join(census.lines()[1:]))
 
 
-def _count(example: Example, census: Census) -> None:
+def _count(example: Example, census: RowCounts) -> None:
     census.examples += 1
     census.truncated += example.truncated
     census.endless += not example.ends

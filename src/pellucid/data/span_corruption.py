@@ -4,8 +4,7 @@
     source    Thank you <0> me to your party <1> week </s>
     target    <0> for inviting <1> last </s>
 
-Comes in: all tokens end to end. Goes out: batches of sources and targets. It holds no state: which
-spans are cut out of a window is a function of a seed and of the window's position.
+Which spans are cut out of a window is a function of a seed and of the window's position.
 
 Source:
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text

@@ -6,9 +6,6 @@
     train.rows.npy             the row that each example was read from
     train.texts.jsonl          the rows themselves, where somebody asks for them later
 
-Comes in: examples of both sides. Goes out: a folder, and the arrays mapped from it. It does not
-know what a column is for.
-
 The folder is written beside its final place and renamed at the end: one that was interrupted is
 never taken for a finished one.
 """

@@ -1,6 +1,5 @@
 """The table of datasets: name, what it is, licence, and each file with its size and SHA-256.
 
-Comes in: a name. Goes out: a `Dataset`, or a refusal that lists the names. It does not download.
 Addresses name a commit, so that what lies behind them does not change. The sizes and checksums of
 tiny Shakespeare and of two of the three files of WikiText-2 were counted from the files themselves;
 the others are those that the hosts publish.

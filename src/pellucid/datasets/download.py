@@ -1,8 +1,5 @@
 """A file from the network, whole or not at all.
 
-Comes in: an address, a place, and what is known of the file. Goes out: the file under its name, its
-size and SHA-256 compared. It does not know which files there are, nor who watches.
-
 What has come lies in a folder `NAME.partial` until it is whole; in it, `version` keeps what the
 server called this version of the file, so that a later call goes on where this one stopped and
 never joins two versions.

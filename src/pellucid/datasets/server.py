@@ -1,8 +1,4 @@
-"""One request to a server, and its answer read so that every way to fail has a name.
-
-Comes in: an address, and which bytes of which version are here. Goes out: the bytes from there on,
-and what the server says of the file. It does not know what is done with them.
-"""
+"""One request to a server, and its answer read so that every way to fail has a name."""
 
 from __future__ import annotations
 

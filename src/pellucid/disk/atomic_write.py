@@ -1,7 +1,6 @@
 """Writing so that a crash at any moment leaves either the old thing or the new one, whole.
 
-Comes in: a path and what to write. Goes out: the file or folder under that name. For places that
-are pellucid's own; what the user names goes through `outputs`. It does not know what is written.
+For places that are pellucid's own; what the user names goes through `outputs`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A folder that pellucid writes holds a mark, which lists the names that pellucid may put there. Only
 regular files with a listed name are removed, and a folder only once it is empty. Links are never
 followed, and a file that somebody else put there stays, with its folder.
-
-Comes in: a folder, and names. Goes out: nothing. It does not know what is in the files.
 """
 
 from __future__ import annotations

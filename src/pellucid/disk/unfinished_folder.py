@@ -2,9 +2,8 @@
 
     NAME.partial/     becomes NAME; NAME.2.partial where that name is somebody else's
 
-Comes in: a target and the names that may be written. Goes out: a folder to fill, which takes the
-target's place at the end. What a killed process left is known by its mark, and gone on with or
-cleared; a folder or file without our mark is never touched. It does not know what is written.
+What a killed process left is known by its mark, and gone on with or cleared; a folder or file
+without our mark is never touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a drawing is made of: boxes, frames and arrows, before anything has a place.
-
-Comes in: words and counts. Goes out: frozen values, nested as the parts of a model are. They do not
-know what a model is, nor how they will be drawn.
-"""
+"""What a drawing is made of: boxes, frames and arrows, before anything has a place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Where each part of a drawing stands.
 
-Comes in: a `Drawing`. Goes out: a `Picture` on a grid of character cells, so that what fits there
-fits anywhere. It does not know what the parts are, nor how the picture is rendered.
-
 Everything flows down along a spine. A path past other parts has a lane of its own at their side.
 """
 

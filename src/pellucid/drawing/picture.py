@@ -1,8 +1,4 @@
-"""A picture: rectangles, lines and words, each with its place on a grid of character cells.
-
-Comes in: places. Goes out: frozen values. They do not know what they show. x counts columns from
-the left, y rows from the top; a line goes through the middles of its cells.
-"""
+"""A picture: rectangles, lines and words, each with its place on a grid of character cells."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A picture as one SVG file: light or dark as its reader's system asks, with no script and no font.
 
-Comes in: a `Picture`. Goes out: SVG as text. It does not know what the picture shows.
-
 Letters are drawn in the system's monospaced font, a little narrower than the cells of the grid:
 what fits there fits here.
 """

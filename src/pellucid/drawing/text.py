@@ -1,7 +1,4 @@
-"""A picture in characters: lines of boxes, or of plain ASCII.
-
-Comes in: a `Picture`. Goes out: text. It does not know what the picture shows.
-"""
+"""A picture in characters: lines of boxes, or of plain ASCII."""
 
 from __future__ import annotations
 

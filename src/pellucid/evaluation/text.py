@@ -14,9 +14,9 @@ import torch
 
 from pellucid.counting.temporaries import EVALUATED_AT_ONCE
 from pellucid.data import (
-    Counts,
+    EncodedCounts,
     Piped,
-    Tally,
+    ReadCounts,
     encode_pieces,
     id_type,
     next_token_windows,
@@ -123,8 +123,8 @@ def evaluate(
     refuse_to_predict(run.model)
     check_windows(run, force=force)
     tokenizer = run.tokenizer
-    pieces = read_pieces(paths, field, Tally(), Piped())
-    counts, starts = Counts(), list[int]()
+    pieces = read_pieces(paths, field, ReadCounts(), Piped())
+    counts, starts = EncodedCounts(), list[int]()
     with tempfile.TemporaryFile() as file:  # the text may be larger than memory
         for piece in encode_pieces(pieces, tokenizer):
             if piece.first:

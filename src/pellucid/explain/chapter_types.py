@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.explain.expressions import Expression, value
+from pellucid.explain.expressions import Expression, evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Receipt:
     @property
     def recomputed(self) -> float:
         """What the formula comes to, in float64."""
-        return value(self.expression)
+        return evaluate(self.expression)
 
     @property
     def allowed(self) -> float:

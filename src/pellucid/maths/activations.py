@@ -1,8 +1,4 @@
-"""Activations: the bends between two matrices, without which they would be one.
-
-Comes in: features, each by itself; for gated ones a gate and what it lets through. Goes out: the
-same shape. It does not know which matrices stand before and after.
-"""
+"""Activations: the bends between two matrices, without which they would be one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """How well classes are named: counts of what was taken for what, and whether confidence is earned.
 
-Comes in: what came, what was said, how surely. Goes out: counts and shares. It does not know how
-the answers were found. Nothing here is learnt by its gradient: a count does not change by a little.
+Nothing here is learnt by its gradient: a count does not change by a little.
 """
 
 from __future__ import annotations

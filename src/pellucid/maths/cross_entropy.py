@@ -1,16 +1,10 @@
-"""Cross-entropy: the price of a prediction, and its clean gradient p - y.
-
-Comes in: logits or probabilities, and the class that occurred. Goes out: nats per example. It does
-not know where logits come from; the fused kernel `pellucid.objectives.linear_cross_entropy` is
-tested against it.
-"""
+"""Cross-entropy: the price of a prediction, and its clean gradient p - y."""
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.arrays import Array, device_of, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
 
 

@@ -1,7 +1,6 @@
 """Entropy and divergences: how much there is to know, and how far one distribution is from another.
 
-Comes in: distributions along the last axis, or their logits. Goes out: nats per distribution, and
-gradients. It does not know what the classes are. A probability of 0 costs 0 log 0 = 0.
+A probability of 0 costs 0 log 0 = 0.
 
 Gradients by probabilities treat every entry as free. Only their differences within a row mean
 something, for probabilities that sum to one move along the simplex.
@@ -9,10 +8,9 @@ something, for probabilities that sum to one move along the simplex.
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import distribution, not_negative, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, softmax
 
 

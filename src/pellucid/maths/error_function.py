@@ -1,7 +1,4 @@
-"""The error function: how much of a Gaussian lies within x, for libraries that have none.
-
-Comes in: numbers. Goes out: numbers. It does not know GELU.
-"""
+"""The error function: how much of a Gaussian lies within x, for libraries that have none."""
 
 from __future__ import annotations
 

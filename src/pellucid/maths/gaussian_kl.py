@@ -1,8 +1,4 @@
-"""KL between Gaussians: of one number, of independent numbers, of numbers that move together.
-
-Comes in: means and spreads of N_0 and N_1. Goes out: KL(N_0 || N_1) in nats, and its gradients. It
-does not know what is distributed so; a VAE's prior is N_1 with mean 0 and variance 1.
-"""
+"""KL between Gaussians: of one number, of independent numbers, of numbers that move together."""
 
 from __future__ import annotations
 

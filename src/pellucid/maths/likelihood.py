@@ -1,8 +1,4 @@
-"""What a language model is trained for: the probability of a whole text, and what it is told as.
-
-Comes in: logits at each place and the tokens that came, or nats. Goes out: nats, perplexity, bits
-per byte. It does not know models or tokenizers.
-"""
+"""What a language model is trained for: the probability of a whole text, and what it is told as."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Norms: features brought to mean 0 and mean square 1, then to a learned scale and place.
 
-Comes in: (..., time, features). Goes out: the same shape. It does not know where in a block it
-stands. The members of the family differ only in which numbers share a mean.
+The members of the family differ only in which numbers share a mean.
 
 In all of them, with unit the standardised x and s = 1 / sqrt(var + eps):
 dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain dL/dy

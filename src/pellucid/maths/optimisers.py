@@ -1,8 +1,4 @@
-"""Optimisers as functions: one step, state in, state out.
-
-Comes in: weights, gradients, moments. Goes out: new ones. It does not know models or groups;
-`pellucid.optim` is tested against it.
-"""
+"""Optimisers as functions: one step, state in, state out."""
 
 from __future__ import annotations
 

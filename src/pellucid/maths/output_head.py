@@ -1,8 +1,4 @@
-"""The two ends of a language model: rows looked up for ids, and a matrix that scores every token.
-
-Comes in: ids, hidden states, matrices. Goes out: embedded tokens, losses, and the gradients that
-reach the matrices. It does not know what lies between; tied means that both ends are one matrix.
-"""
+"""Both ends of a language model: the rows of an embedding, and the matrix that scores tokens."""
 
 from __future__ import annotations
 

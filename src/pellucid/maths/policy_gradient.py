@@ -1,8 +1,6 @@
 """Policy gradients: answers that went better than expected become likelier.
 
-Comes in: log P of answers that were drawn, and by how much each was better than expected. Goes out:
-losses, to be made small, and their gradients. Also what "better than expected" can mean in a group
-of answers to the same prompt. It does not know what rewarded them.
+Also what "better than expected" can mean in a group of answers to the same prompt.
 """
 
 from __future__ import annotations

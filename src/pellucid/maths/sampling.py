@@ -1,6 +1,6 @@
 """What is done to logits before sampling: filters, which leave tokens out, and a penalty.
 
-Comes in: logits. Goes out: logits, with -inf where a token may not be drawn. It draws nothing.
+It draws nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text.
-
-Comes in: factors and what is added. Goes out: the memory after every step. It does not know what is
-remembered.
-"""
+"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Softmax: scores become shares that are positive and sum to one.
-
-Comes in: scores (logits) along the last axis. Goes out: probabilities, their logarithms, or the
-logarithm of their normaliser Z. It does not know what the scores are of.
-"""
+"""Softmax: scores become shares that are positive and sum to one."""
 
 from __future__ import annotations
 

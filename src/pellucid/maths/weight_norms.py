@@ -1,8 +1,4 @@
-"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch.
-
-Comes in: matrices of weights, and the vectors that go with them. Goes out: matrices. It does not
-know what the weights are applied to.
-"""
+"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.maths.initialisation import he_std, xavier_std
-from pellucid.maths.rotary import rotary_frequencies
-from pellucid.maths.rotary_scaling import (
+from pellucid.maths.positions.rotary import rotary_frequencies
+from pellucid.maths.positions.rotary_scaling import (
     interpolated_frequencies,
     llama3_frequencies,
     ntk_frequencies,

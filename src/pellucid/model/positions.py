@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pellucid.maths.positions import sinusoid
-from pellucid.maths.rotary import Pairing
+from pellucid.maths.positions.rotary import Pairing
+from pellucid.maths.positions.sinusoids import sinusoid
 from pellucid.model.embedding import table
 from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
 from pellucid.model.views import View

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.maths.relative_positions import alibi_slopes, distance_buckets
+from pellucid.maths.positions.relative_positions import alibi_slopes, distance_buckets
 from pellucid.model.embedding import table
 from pellucid.model.facts import DistanceBiasFacts, DistanceVectorFacts
 from pellucid.model.positions import Positions

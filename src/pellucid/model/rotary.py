@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.maths.rotary import Pairing
+from pellucid.maths.positions.rotary import Pairing
 from pellucid.model.facts import RotaryFacts
 from pellucid.model.positions import Positions, at_places
 from pellucid.model.views import View

@@ -48,7 +48,7 @@ def gather(
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
     See also:
-        `pellucid.maths.attention`, against which it is tested.
+        `pellucid.maths.attention.attention`, against which it is tested.
     """
     bias = positions.bias(q, view, scoring.scale)
     plain = scoring.soft_cap is None and scoring.sinks is None and not positions.adds_values

@@ -1,7 +1,6 @@
 """What the C of `activations.c` takes, and a call of it by several threads.
 
-Comes in: addresses of numbers. Goes out: the same memory, filled. It does not know torch. Numbers
-are independent: the number of threads changes none.
+Numbers are independent: the number of threads changes none.
 """
 
 from __future__ import annotations

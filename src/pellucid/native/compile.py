@@ -1,9 +1,5 @@
 """C compiled once on the machine it runs on, kept, and loaded.
 
-Comes in: a C file. Goes out: the loaded library, or None where there is no compiler, where it
-fails, or where `PELLUCID_NATIVE` is "off": what calls it has another way. It does not know what the
-code does.
-
 Libraries are kept in the folder that `PELLUCID_NATIVE` names, or beside what else is kept.
 
 The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a

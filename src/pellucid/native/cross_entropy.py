@@ -1,8 +1,6 @@
 """What the C of `cross_entropy.c` takes, and a call of it by several threads.
 
-Comes in: addresses of rows of logits, of their targets, of where the results go. Goes out: the
-same memory, filled. It does not know torch. Rows are independent: the number of threads changes no
-number.
+Rows are independent: the number of threads changes no number.
 """
 
 from __future__ import annotations

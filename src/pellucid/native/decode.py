@@ -1,8 +1,4 @@
-"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call.
-
-Comes in: addresses and numbers. Goes out: a call of C, which gives the interpreter free while it
-runs. It does not know torch, nor whose the addresses are.
-"""
+"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call."""
 
 from __future__ import annotations
 

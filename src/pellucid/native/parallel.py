@@ -1,8 +1,5 @@
 """Work cut into parts for several threads.
 
-Comes in: a function in C of the first and last of a row of things. Goes out: the function called
-for all of them. It does not know what it does.
-
 The threads are best those that the rest of the computation keeps: OpenMP's wait for more work
 awake, at the cost of whoever else wants their cores. Where there are none, a pool of Python's does
 it; code in C lets other threads of Python run meanwhile.

@@ -1,8 +1,4 @@
-"""The values in a JSON file, one after another, without the whole of it in memory.
-
-Comes in: a text, block by block. Goes out: the values of the one list that it holds, or the values
-that stand in it one after another, as in JSON Lines. It does not know what they mean.
-"""
+"""The values in a JSON file, one after another, without the whole of it in memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The Rust library `tokenizers` is given a file only when it has passed our checks.
 
-Comes in: a `tokenizer.json`, as a text. Goes out: the library's tokenizer. It does not know which
-tokens begin and end a text.
-
 The library reserves memory for the largest id that a file names, and ends the whole process where
 there is none. It panics, which no `except Exception` catches, on a frame that names a token it does
 not define. Both are seen here first. What else it panics on, a first text shows.
@@ -16,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pellucid.errors import PellucidError
-from pellucid.reader.opening import LARGE, Refusal, read_text
-from pellucid.reader.short import short
+from pellucid.reader.opening import LARGE, Refusal, read_text, short
 from pellucid.reader.values import Table, parse_json_table
 
 if TYPE_CHECKING:

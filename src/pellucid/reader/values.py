@@ -1,8 +1,5 @@
 """JSON and TOML from outside become values, or are refused.
 
-Comes in: a file, or a text and what to call it. Goes out: what it says. It does not know what that
-means; `pellucid.config.decode` reads it further.
-
 The limits are the parsers' own: how deep lists may lie in each other is Python's recursion limit,
 how long a number may be its limit of digits, and a hook of the parser sees each number once.
 """
@@ -19,8 +16,7 @@ from typing import Any, cast
 
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.reader.opening import SMALL, Refusal, read_text
-from pellucid.reader.short import short
+from pellucid.reader.opening import SMALL, Refusal, read_text, short
 
 Table = dict[str, Any]
 

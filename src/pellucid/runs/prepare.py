@@ -1,8 +1,4 @@
-"""The data of a run, whatever they are: documents end to end, or rows.
-
-Comes in: a config. Goes out: a tokenizer, and what fills a run's folder. It does not know
-objectives.
-"""
+"""The data of a run: documents end to end, or rows."""
 
 from __future__ import annotations
 

@@ -20,25 +20,25 @@ import numpy.typing as npt
 from pellucid import config
 from pellucid.config import encode
 from pellucid.data import (
-    Census,
     Columns,
     Facts,
     Form,
     Labelled,
     Piped,
     Row,
+    RowCounts,
     StoredExamples,
     Template,
     assemble_columns,
     assemble_form,
     assemble_rows,
     assemble_template,
+    choose_by_digest,
     fingerprint,
     group_digest,
-    held_out_by_digest,
     prepare_examples,
 )
-from pellucid.data.checksums import Remembered
+from pellucid.data.checksums import HashCache
 from pellucid.data.prepared import Ready
 from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
@@ -161,14 +161,14 @@ def encode_examples(
     )
 
 
-def _facts(form: Form, tokenizer: Tokenizer, counts: Census) -> Facts:
+def _facts(form: Form, tokenizer: Tokenizer, counts: RowCounts) -> Facts:
     classes = form.classes.names if isinstance(form, Labelled) else None
-    table = {**counts.table(), "said": form.said, "lines": counts.lines(classes)}
+    table = {**counts.table(), "said": form.choices, "lines": counts.lines(classes)}
     return Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=table)
 
 
 def _divided(digests: npt.NDArray[np.uint8], share: float) -> tuple[Indices, Indices]:
-    held_out = held_out_by_digest(digests, share)
+    held_out = choose_by_digest(digests, share)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
@@ -176,10 +176,10 @@ def _key(
     run: config.Run, tokenizer: Tokenizer, template: Template | None, form: Form
 ) -> str | None:
     """A hash of all that the examples depend on; None if only reading can tell."""
-    content = fingerprint(run.text, Remembered(None))
+    content = fingerprint(run.text, HashCache(None))
     if content is None:
         return None
-    parts = [content, tokenizer.sha256, template, form.said, run.seed]
+    parts = [content, tokenizer.sha256, template, form.choices, run.seed]
     choices = encode(run.model), encode(run.objective)
     return hashlib.sha256(json_text([parts, choices]).encode()).hexdigest()
 
@@ -199,7 +199,7 @@ def _tokenizer(
     form = _form(run, columns, rows, train_bytes(), template, _NO_END)
     digests = bytearray()
     places: array[int] = array("q")
-    counts = Census()
+    counts = RowCounts()
     for example in encode_rows(form, rows, counts):
         digests += group_digest(example.group, run.seed)
         places.append(counts.rows - 1)

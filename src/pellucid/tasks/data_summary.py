@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pellucid import config
-from pellucid.data import PreparedText, Tally
+from pellucid.data import PreparedText, ReadCounts
 from pellucid.display.numbers import size
 from pellucid.tasks.task import Fact, TaskInputs
 from pellucid.tokenizers import Tokenizer
@@ -60,7 +60,7 @@ def _list_text_facts(
         yield "changed", f"{share} do not come back as they were: bits per byte flatter"
 
 
-def _format_tally(documents: int, read: Tally) -> str:
+def _format_tally(documents: int, read: ReadCounts) -> str:
     parts = [_count(documents, "document")]
     if read.files:
         parts.append(f"from {_count(read.files, 'file')}")

@@ -1,8 +1,4 @@
-"""Entries: what the docstring of an equation says, taken apart.
-
-Comes in: the docstrings of `pellucid.maths`. Goes out: entries, by name and by topic. It does not
-know how they are printed.
-"""
+"""Entries: what the docstring of an equation says, taken apart."""
 
 from __future__ import annotations
 
@@ -21,8 +17,18 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
     "cross-entropy": ("cross_entropy", "binary_cross_entropy", "likelihood", "output_head"),
     "divergences": ("divergences", "distillation", "gaussian_kl"),
     "norms": ("norms", "batch_norm", "weight_norms"),
-    "attention": ("attention", "self_attention", "attention_vitals", "linear_attention"),
-    "positions": ("positions", "rotary", "rotary_scaling", "relative_positions"),
+    "attention": (
+        "attention.attention",
+        "attention.self_attention",
+        "attention.attention_vitals",
+        "attention.linear_attention",
+    ),
+    "positions": (
+        "positions.sinusoids",
+        "positions.rotary",
+        "positions.rotary_scaling",
+        "positions.relative_positions",
+    ),
     "activations": ("activations", "error_function", "residuals"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),

@@ -1,8 +1,4 @@
-"""What somebody means by a name: other names of the same thing, and names of no thing at all.
-
-Comes in: words. Goes out: an entry, the names of a topic, or what is wrong with the name. It does
-not know what the equations say.
-"""
+"""What somebody means by a name: other names of the same thing, and names of no thing at all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Questions that everybody who trains a transformer is asked one day, and their answers, proved.
 
-Comes in: nothing. Goes out: questions, each with an answer and with expressions that show it. No
-result is written down here: an expression is computed when it is asked for, by `pellucid.maths`.
+No result is written down here: an expression is computed when it is asked for, by `pellucid.maths`.
 """
 
 from __future__ import annotations

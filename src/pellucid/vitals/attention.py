@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.maths.attention import soft_cap as capped
-from pellucid.maths.attention_vitals import largest_score_bounds
+from pellucid.maths.attention.attention import soft_cap as capped
+from pellucid.maths.attention.attention_vitals import largest_score_bounds
 
 #: How many scores are at hand at a time, about: 16 MB in float32.
 _SCORES_AT_HAND = 2**22

@@ -83,7 +83,7 @@ def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]
     from pellucid import data
 
     piped = data.Piped()
-    return lambda: data.read_pieces(paths, field, data.Tally(), piped)
+    return lambda: data.read_pieces(paths, field, data.ReadCounts(), piped)
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -156,7 +156,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     tokenizers = {path: tokenizer_from(Path(path)) for path in arguments.others}
     read = _reader(arguments.paths, arguments.field)
-    parts = data.part(read, data.survey(read(), data.Tally(), drop_duplicates=False), 0.1)
+    parts = data.part(read, data.survey(read(), data.ReadCounts(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)

@@ -1,6 +1,5 @@
 """What is inside attention and feed-forward, as parts of a drawing.
 
-Comes in: one kind of `config`, and the width of the residual stream. Goes out: a column of parts.
 With `assemble`, which calls it, the only file of this room that reads a config.
 """
 

@@ -1,7 +1,6 @@
 """A block with its norms and sums, as parts of a drawing.
 
-Comes in: a counted model and one of its stacks. Goes out: a frame for each kind of block. With
-`assemble`, which calls it, the only file of this room that reads a config.
+With `assemble`, which calls it, the only file of this room that reads a config.
 """
 
 from __future__ import annotations

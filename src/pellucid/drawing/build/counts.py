@@ -1,7 +1,6 @@
 """The parts of a model as boxes, with what `counting` counts of them.
 
-Comes in: a `config.Transformer`. Goes out: boxes with parameters and formulas. It counts nothing
-itself, and does not know how the parts are joined.
+It counts nothing itself, and does not know how the parts are joined.
 """
 
 from __future__ import annotations

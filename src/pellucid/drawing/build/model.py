@@ -1,7 +1,6 @@
 """From a model's config to the parts of its drawing.
 
-Comes in: a `config.Transformer` and its name. Goes out: a `Drawing`. Counts and their formulas are
-those of `counting`; it adds up nothing but them. It does not know where anything will be drawn.
+Counts and their formulas are those of `counting`; it adds up nothing but them.
 """
 
 from __future__ import annotations

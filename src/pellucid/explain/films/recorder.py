@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pellucid.errors import PellucidError
-from pellucid.explain.films.capture import snapshot_of
+from pellucid.explain.films.capture import take_snapshot
 from pellucid.explain.films.store import Reel, reels
-from pellucid.explain.sentence import Sentence, sentence_of
-from pellucid.explain.tracing import Trace
+from pellucid.explain.sentence import Sentence, encode_sentence
+from pellucid.explain.tracing import ModelTrace
 from pellucid.model import Transformer
 from pellucid.runs import Run, RunFolder
 from pellucid.saved_runs.load import read_config
@@ -43,8 +43,8 @@ def film(*sentences: str) -> Watcher:
         if not sentence.strip():
             raise PellucidError("the sentence to film is empty: write a few words")
 
-    def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
-        del tell  # a film is looked at afterwards
+    def look_into(job: Job, build_chapter: Observer) -> AbstractContextManager[Observer]:
+        del build_chapter  # a film is looked at afterwards
         return _filmed(job, sentences)
 
     return look_into
@@ -67,7 +67,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
             if not reel.file(step).is_file():
                 # hooks within a compiled block are heard only when it runs uncompiled
                 with eagerly():
-                    reel.add(snapshot_of(Trace(job.model, sentence), step))
+                    reel.add(take_snapshot(ModelTrace(job.model, sentence), step))
 
     def observe(event: Event) -> None:
         match event:
@@ -103,7 +103,7 @@ def _begun(
                 "text in each snapshot"
             )
         for text, reel in reels_by_text.items():
-            sentence = sentence_of(run, text)
+            sentence = encode_sentence(run, text)
             reel.begin(sentence)
             reel.cut_after(step)
             begun.append((reel, sentence))

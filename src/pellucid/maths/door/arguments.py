@@ -1,8 +1,4 @@
-"""How arguments come through the door: each read as its kind, all of one library and one width.
-
-Comes in: arguments as they were given, and their kinds. Goes out: arrays and numbers that a bare
-formula can take, or a `MathsError`. It does not know any formula.
-"""
+"""How arguments come through the door: each read as its kind, all of one library and one width."""
 
 from __future__ import annotations
 

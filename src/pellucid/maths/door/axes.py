@@ -1,7 +1,6 @@
 """Whether shapes fit the declared axes, and each other; nothing broadcasts that is not to.
 
-Comes in: arrays by name, their axes, and the whole numbers that name lengths too. Goes out:
-nothing, or a `MathsError`. It looks at shapes alone.
+It looks at shapes alone.
 """
 
 from __future__ import annotations

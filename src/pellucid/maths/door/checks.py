@@ -1,7 +1,5 @@
 """What equations ask of values; each error says the name, what it was and what it must be.
 
-Comes in: arguments by name. Goes out: nothing, or a `MathsError`. It does not know any formula.
-
 Shapes and dtypes are known while code is compiled or mapped, so they are checked always. Values are
 not: they are checked where an equation is called with numbers, and passed over in silence inside
 `torch.compile`, `torch.func` and JAX's transformations. Nothing there waits for a device. To check

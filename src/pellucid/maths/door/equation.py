@@ -1,9 +1,5 @@
 """The public door of the equations: what is not meant stays outside, what is narrow is widened.
 
-Comes in: a function that is a bare formula, and the kinds of its arguments. Goes out: the same
-function, declared; and, for the room's public names, one that checks and converts and then calls
-it. It does not know any formula.
-
 The modules of this room hold bare formulas, and whatever computes in a loop imports those:
 `from pellucid.maths.softmax import softmax`. `pellucid.maths.softmax` goes through the door:
 

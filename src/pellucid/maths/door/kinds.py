@@ -1,8 +1,5 @@
 """What the arguments of an equation may be: its kinds of arrays and of numbers, and their axes.
 
-Comes in: axes as a string ("... time features"), and ranges. Goes out: kinds, with which
-`pellucid.maths.door.equation` declares an equation. It knows no equation and looks at no array.
-
 Axes with one name have one length in all arguments, `...` stands for the same leading axes in all
 of them, and nothing broadcasts unless its kind says so. An axis has at least one entry;
 "samples>=2" asks for more, "time>=0" for fewer, and "width|1" lets an axis of one stand for all.

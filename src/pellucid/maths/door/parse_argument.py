@@ -1,8 +1,4 @@
-"""Single arguments, read as what they are declared to be: numbers, words, lists, arrays' dtypes.
-
-Comes in: an argument with its name and kind. Goes out: a number, a word, an array, or a
-`MathsError` that says what was given and what was expected. It does not know the other arguments.
-"""
+"""Single arguments, read as what they are declared to be: numbers, words, lists, arrays' dtypes."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Self-attention put together: without weights, and with projections and several heads.
-
-Comes in: tokens, and matrices that make queries, keys and values of them. Goes out: what each token
-gathered. It does not know positions or masks beyond the one it is handed.
-"""
+"""Self-attention put together: without weights, and with projections and several heads."""
 
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.attention import attention, attention_grad
+from pellucid.maths.attention.attention import attention, attention_grad
 from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, mask

@@ -1,7 +1,4 @@
-"""Positions as vectors that are added: sines and cosines of each position at falling frequencies.
-
-Comes in: positions. Goes out: one vector for each. It does not know what it is added to.
-"""
+"""Positions as vectors to add: sines and cosines of each position at falling frequencies."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import math
 from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import ANY_NUMBER, EVEN, FLAG, GREATER_THAN_ONE
-from pellucid.maths.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
+from pellucid.maths.positions.rotary import PAIRINGS, Pairing, angles_at, to_interleaved
 
 
 @equation(

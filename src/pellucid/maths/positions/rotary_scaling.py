@@ -1,8 +1,4 @@
-"""Rotary frequencies stretched, so that a model reads texts longer than those it was trained on.
-
-Comes in: a vector of frequencies. Goes out: another; so the schemes compose. It does not know
-positions, nor that anything is turned.
-"""
+"""Rotary frequencies stretched, so that a model reads texts longer than those it was trained on."""
 
 from __future__ import annotations
 

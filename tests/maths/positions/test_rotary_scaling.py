@@ -10,6 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid import maths
+from pellucid.errors import MathsError
 from pellucid.maths import (
     dynamic_ntk_frequencies,
     interpolated_frequencies,
@@ -155,3 +157,12 @@ def test_scaled_frequencies_are_those_of_transformers(name: str, partial: float)
     ours = scaled(frequencies(round(128 * partial)))
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=2e-6)
     assert attention_factor == pytest.approx(factor, rel=1e-12)
+
+
+def test_equal_bounds_of_yarn_are_a_step_and_crossed_ones_are_refused() -> None:
+    frequencies = np.array([1.0, 0.1, 0.01, 0.001])
+    kwargs = {"factor": 4.0, "original_length": 64, "base": 1000.0, "truncate": True}
+    scaled = maths.yarn_frequencies(frequencies, beta_fast=2.0, beta_slow=2.0, **kwargs)
+    assert np.all((scaled == frequencies) | np.isclose(scaled, frequencies / 4))
+    with pytest.raises(MathsError, match=r"beta_slow is 3\.0"):
+        maths.yarn_frequencies(frequencies, beta_fast=2.0, beta_slow=3.0, **kwargs)

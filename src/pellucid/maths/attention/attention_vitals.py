@@ -1,15 +1,11 @@
-"""What can be known of attention's shares without ever forming them.
-
-Comes in: queries and keys, or the log-sum-exp of each query's scores, which fused kernels keep for
-their backward pass. Goes out: entropies, and bounds of the largest score. It does not know values.
-"""
+"""What can be known of attention's shares without ever forming them."""
 
 from __future__ import annotations
 
 import math
 
 from pellucid.maths.arrays import Array, namespace
-from pellucid.maths.attention import attention
+from pellucid.maths.attention.attention import attention
 from pellucid.maths.divergences import entropy_of_logits_grad
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, Either, mask, masked, wholes

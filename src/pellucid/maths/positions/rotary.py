@@ -1,8 +1,4 @@
-"""Rotary positions: pairs of features turned by angles that grow with the position.
-
-Comes in: positions, frequencies, queries or keys. Goes out: angles, and vectors turned by them. It
-does not know attention; how frequencies are stretched for longer texts is in `rotary_scaling`.
-"""
+"""Rotary positions: pairs of features turned by angles that grow with the position."""
 
 from __future__ import annotations
 

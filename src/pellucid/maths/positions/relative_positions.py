@@ -1,8 +1,4 @@
-"""Relative positions: what a score is told about how far a key is from its query.
-
-Comes in: positions, or distances between them. Goes out: distances, rows of tables of learned
-vectors or biases, or biases themselves. It does not know queries, keys or tables.
-"""
+"""Relative positions: what a score is told about how far a key is from its query."""
 
 from __future__ import annotations
 

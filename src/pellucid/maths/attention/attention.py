@@ -1,9 +1,4 @@
-"""Attention: each query takes a mean of the values, weighted by how well it matches their keys.
-
-Comes in: queries, keys and values, and what is known of who may see whom. Goes out: gathered
-values, or the gradients that reach queries, keys and values. It does not know heads, positions or
-projections: leading axes are examples.
-"""
+"""Attention: each query takes a mean of the values, weighted by how well it matches their keys."""
 
 from __future__ import annotations
 

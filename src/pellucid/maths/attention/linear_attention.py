@@ -1,8 +1,5 @@
 """Linear attention: the softmax replaced by a product of features, so that the past fits in a sum.
 
-Comes in: features of queries and keys, and values. Goes out: gathered values. It does not know
-heads or projections; which features are taken is the caller's choice, `elu_features` the usual one.
-
 (q . k) v summed over keys is q . (the sum of k v^T): a matrix that does not grow with the text. All
 forms below give the same numbers; they differ in what they keep and in what order they add. The
 normaliser needs no code of its own: it is what a value of 1 beside the others gathers.
