@@ -30,9 +30,23 @@ OLD_NAMES: dict[str, dict[str, str]] = {
     "datasets": {
         "whole": "datasets.find_file",
     },
+    "diagnosis": {
+        "Declared": "diagnosis.Expectations",
+        "Prescription": "diagnosis.Fix",
+        "Subject": "diagnosis.ModelAdapter",
+        "found": "diagnosis.build_finding",
+        "prescriptions": "diagnosis.propose_fixes",
+        "reaches": "diagnosis.has_severity",
+        "register": "diagnosis.read_codes",
+        "small_twin": "diagnosis.reduce_model",
+        "undisturbed": "diagnosis.preserve_state",
+        "unsaid": "diagnosis.list_unknowns",
+        "without": "diagnosis.drop_ignored",
+    },
     "diagnosis.causes": {
         "Course": "diagnosis.causes.HistoryView",
         "Suspect": "diagnosis.causes.Candidate",
+        "suspects": "diagnosis.causes.find_candidates",
     },
     "examples": {
         "Answers": "data.Answers",
@@ -169,7 +183,14 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "with_sentinels": "tokenizers.with_sentinels",
     },
     "vitals": {
+        "Bracketed": "vitals.ScoreBounds",
         "Judge": "vitals.VerdictTracker",
+        "Looks": "vitals.AttentionStats",
+        "Scored": "vitals.ScoreRule",
+        "Seen": "vitals.WatchState",
+        "explained": "vitals.explain_rows",
+        "numbers": "vitals.to_scalars",
+        "told": "vitals.format_row",
     },
     "web": {
         "Ask": "web.PageRequest",

@@ -291,11 +291,11 @@ def test_process_that_is_killed_while_encoding_is_gone_on_with(
         with start(name, store) as process:
             process.communicate()
         assert process.returncode == 0
-    one, undisturbed = tmp_path / "one", tmp_path / "undisturbed"
+    one, preserve_state = tmp_path / "one", tmp_path / "undisturbed"
     # the very file that the first process had begun
     assert (one / "text" / "train.npy").stat().st_ino == begun
-    for file in (*(undisturbed / "text").iterdir(), undisturbed / "tokenizer.json"):
-        assert (one / file.relative_to(undisturbed)).read_bytes() == file.read_bytes()
+    for file in (*(preserve_state / "text").iterdir(), preserve_state / "tokenizer.json"):
+        assert (one / file.relative_to(preserve_state)).read_bytes() == file.read_bytes()
     assert journals() == []
     assert [*tmp_path.rglob("*.partial")] == []
 

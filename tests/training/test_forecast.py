@@ -37,8 +37,8 @@ def test_after_six_updates_what_the_undisturbed_ones_take_is_foretold(
     forecast = Forecast()
     for seconds in paces:
         forecast.add("rows", seconds, rows)
-    undisturbed = sorted(paces)[len(paces) // 2]
-    assert forecast.seconds("rows", rows) == pytest.approx(undisturbed, rel=0.05)
+    preserve_state = sorted(paces)[len(paces) // 2]
+    assert forecast.seconds("rows", rows) == pytest.approx(preserve_state, rel=0.05)
 
 
 def test_a_machine_that_becomes_slower_is_followed() -> None:

@@ -34,6 +34,7 @@ from pellucid.data.store import (
     Manifest,
     SideFacts,
     StoredExamples,
+    gather,
     open_examples,
 )
 from pellucid.data.table_rows import Row
@@ -44,8 +45,6 @@ from pellucid.version import FORMAT
 
 #: Numbers and characters of text that are collected before they are appended to the arrays.
 BUFFER = 2**16
-#: Examples that are copied to a side at a time.
-_AT_ONCE = 4096
 _TYPES: tuple[type[np.generic], ...] = (
     np.uint32,
     np.int64,
@@ -99,25 +98,13 @@ class _Staged:
     def numbers(self, chosen: Indices, column: int) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
         """The numbers of a column of the chosen examples, end to end, and how many each has."""
         places = chosen * len(self.columns) + column
-        return _gathered(self.ids, self.starts, places)
+        return gather(self.ids, self.starts, places)
 
     def lines(self, chosen: Indices) -> Iterator[bytes]:
         """The row of each chosen example as a line of JSON; nothing if no rows are kept."""
         if len(self.text_starts):
-            for text, _ in _gathered(self.texts, self.text_starts, chosen):
+            for text, _ in gather(self.texts, self.text_starts, chosen):
                 yield text.tobytes()
-
-
-def _gathered(
-    flat: npt.NDArray[Any], starts: npt.NDArray[Any], places: Indices
-) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
-    """The lists at some places, end to end, a few thousand at a time, and their lengths."""
-    ends = np.append(starts[1:], len(flat))
-    for first in range(0, len(places), _AT_ONCE):
-        some = places[first : first + _AT_ONCE]
-        lengths = ends[some] - starts[some]
-        shifts = starts[some] - np.cumsum(lengths) + lengths
-        yield flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
 
 
 def write(

@@ -7,7 +7,7 @@ interrupted is never taken for a finished one, but gone on with.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pellucid.data.documents import ReadCounts
 from pellucid.data.encode import EncodedCounts, OnProgress, encode_pieces, hash_pieces, id_type
 from pellucid.data.pieces import LONGEST_PIECE
 from pellucid.data.split import CorpusSide, DividedCorpus
+from pellucid.data.store import StoredExamples
 from pellucid.disk import Partial
 from pellucid.errors import PellucidError, TextError
 from pellucid.json_text import json_text
@@ -85,6 +86,19 @@ class PreparedText:
     train: Shard
     held_out: Shard
     manifest: Manifest
+
+
+#: The data of a run.
+Data = PreparedText | StoredExamples
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A tokenizer, what puts the encoded data into a folder, and the classes if there are any."""
+
+    tokenizer: Tokenizer
+    fill: Callable[[Path], Data]
+    classes: tuple[str, ...] | None = None
 
 
 def prepare(

@@ -12,7 +12,7 @@ never taken for a finished one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from pellucid.version import READABLE
 
 Indices = npt.NDArray[np.int64]
 
+#: Lists that are copied at a time.
+_CHUNK = 4096
+
 MANIFEST = "examples.json"
 SIDES = ("train", "held_out")
 #: While examples are encoded: their numbers, where each column of each begins, their rows, the
@@ -44,6 +47,18 @@ EXAMPLE_FILES = (
     JOURNAL,
     *STAGED,
 )
+
+
+def gather(
+    flat: npt.NDArray[Any], starts: npt.NDArray[Any], places: Indices
+) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
+    """The lists at some places, end to end, a few thousand at a time, and their lengths."""
+    ends = np.append(starts[1:], len(flat))
+    for first in range(0, len(places), _CHUNK):
+        chunk = places[first : first + _CHUNK]
+        lengths = ends[chunk] - starts[chunk]
+        shifts = starts[chunk] - np.cumsum(lengths) + lengths
+        yield flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import torch
 
 from pellucid import config
 from pellucid.data import Examples, StoredExamples, assemble_template
-from pellucid.data.prepared import Data
+from pellucid.data.shards import Data
 from pellucid.errors import ConfigError, RunError
 from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
 from pellucid.generation import Beams, finite

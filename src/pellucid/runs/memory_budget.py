@@ -21,7 +21,7 @@ from pellucid.counting import (
 from pellucid.counting.peak import PROCESS_BYTES
 from pellucid.counting.temporaries import token_bytes
 from pellucid.data import StoredExamples
-from pellucid.data.prepared import Data
+from pellucid.data.shards import Data
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.machine import find_device, find_precision

@@ -39,7 +39,7 @@ from pellucid.data import (
     prepare_examples,
 )
 from pellucid.data.checksums import HashCache
-from pellucid.data.prepared import Ready
+from pellucid.data.shards import Ready
 from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
 from pellucid.json_text import json_text

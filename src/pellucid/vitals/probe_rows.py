@@ -1,7 +1,4 @@
-"""The fixed rows of a job that its model is looked at through, and any other model with it.
-
-Comes in: a job, batches of any kind. Goes out: probes. It does not know what is measured.
-"""
+"""The fixed rows of a job that its model is looked at through, and any other model with it."""
 
 from __future__ import annotations
 

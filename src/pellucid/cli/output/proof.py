@@ -126,9 +126,9 @@ def proof_lines(proof: Proof) -> list[str]:
     lines, told_reasons = _head(proof), set[str]()
     for number, trial in enumerate(proof.trials, start=1):
         lines += ["", *_trial_lines(number, trial, told_reasons)]
-        told_reasons.add(trial.prescription.why)
-    for prescription, why in proof.untried:
-        lines += ["", *_filled(f"not tried: {prescription.does}, for {why}")]
+        told_reasons.add(trial.fix.why)
+    for fix, why in proof.untried:
+        lines += ["", *_filled(f"not tried: {fix.does}, for {why}")]
     if proof.incurable:
         lines += ["", *_filled(f"no value of a config cures {', '.join(proof.incurable)}")]
     return [*lines, "", *_advice(proof)]
@@ -153,7 +153,7 @@ def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]
     """A fix and what came of it; why it may help is said once."""
     from pellucid.display.numbers import duration
 
-    lines = [f"{number}  {trial.prescription.does}: {trial.verdict}"]
+    lines = [f"{number}  {trial.fix.does}: {trial.verdict}"]
     lines += _filled(f"{trial.words}; {duration(trial.seconds)}", "   ")
     for words, signs in (
         ("sick no more", trial.cured),
@@ -162,11 +162,9 @@ def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]
     ):
         if signs:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    if trial.prescription.why not in told_reasons:
-        lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
-    return lines + [
-        f"   --set {shlex.quote(assignment)}" for assignment in trial.prescription.assignments
-    ]
+    if trial.fix.why not in told_reasons:
+        lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.why}", "   ")
+    return lines + [f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments]
 
 
 def _signs(trial: Trial, ids: Sequence[str]) -> str:
@@ -199,7 +197,7 @@ def _advice(proof: Proof) -> list[str]:
     )
     n = best.pairs[0][1].steps
     return [
-        *_filled(f"recommended: {best.prescription.does}. {best.words.capitalize()}.{sick}"),
+        *_filled(f"recommended: {best.fix.does}. {best.words.capitalize()}.{sick}"),
         *_filled(
             f"That is what {n} updates tell; they do not tell how a long training ends. "
             f"The whole config is in {proof.file}. To train with it:"

@@ -44,13 +44,13 @@ def add_to(verbs: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> ExitCode:
     """Print the findings; the exit code says whether there are any that count."""
-    from pellucid.diagnosis import check_named, declare, reaches
+    from pellucid.diagnosis import check_named, declare, has_severity
 
     declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
     checked = check_named(
         arguments.what, arguments.text, declared=declared, ignore=arguments.ignore
     )
-    failed = arguments.fail_on is not None and reaches(checked.findings, arguments.fail_on)
+    failed = arguments.fail_on is not None and has_severity(checked.findings, arguments.fail_on)
     if arguments.json:
         print_json(_facts(checked, failed))
     else:

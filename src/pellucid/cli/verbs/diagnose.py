@@ -54,7 +54,7 @@ def add_to(verbs: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> ExitCode:
     """Print the findings; the exit code says whether there are any that count."""
-    from pellucid.diagnosis import declare, diagnose, reaches, unsaid
+    from pellucid.diagnosis import declare, diagnose, has_severity, list_unknowns
 
     declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
     history, is_log = _history(arguments.run, arguments.vocab_size)
@@ -63,8 +63,8 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         raise ConfigError(
             f"{arguments.run} is a log: there is no run to fork. --prove needs the folder of a run"
         )
-    missing = unsaid(history) if is_log else []
-    failed = arguments.fail_on is not None and reaches(findings, arguments.fail_on)
+    missing = list_unknowns(history) if is_log else []
+    failed = arguments.fail_on is not None and has_severity(findings, arguments.fail_on)
     if not arguments.json:
         _print(history, findings)
         _print_missing(missing)

@@ -122,7 +122,7 @@ def _past_non_finite(
     if best is None or answer.proof is None:
         raise error
     raise NonFiniteError(
-        f"{error}. On forks of the run, {best.prescription.does} helped ({best.words}): "
+        f"{error}. On forks of the run, {best.fix.does} helped ({best.words}): "
         f"{answer.proof.command}"
     ) from None
 

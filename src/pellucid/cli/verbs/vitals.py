@@ -37,7 +37,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
     from pellucid.report import Said, vitals_page
     from pellucid.training import Vitals
-    from pellucid.vitals import chart, explained, rules_of
+    from pellucid.vitals import chart, explain_rows, rules_of
 
     folder, _ = runs.existing_folder(Path(arguments.run))
     events = [event for event in runs.read_events(folder.metrics) if isinstance(event, Vitals)]
@@ -49,7 +49,7 @@ def call(arguments: argparse.Namespace) -> None:
     rules = rules_of()
     columns = min(shutil.get_terminal_size().columns, 100)
     if arguments.why and not arguments.json:
-        print("\n".join(explained(events, rules, columns=columns)))
+        print("\n".join(explain_rows(events, rules, columns=columns)))
         return
     rule_texts = {
         id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))

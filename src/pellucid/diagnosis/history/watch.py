@@ -1,7 +1,6 @@
 """The history of a training that was watched, whoever's model and loop it was.
 
-Comes in: a watch, open or closed. Goes out: a `History`. It does not know any cause; the model is
-run once, to see how its blocks are framed, and left as it was.
+pellucid runs the model once, to see where its norms are, and leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, assert_never, cast
 
 from torch import nn
 
-from pellucid.diagnosis.finding import Evidence, Finding, found, limit
+from pellucid.diagnosis.finding import Evidence, Finding, build_finding, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
 from pellucid.model.facts import (
@@ -24,7 +23,7 @@ from pellucid.model.facts import (
     attention_facts,
 )
 from pellucid.training import silently
-from pellucid.vitals import Point, Seen, Watch, baselines, number_in
+from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 
 #: Fewer labels tell nothing of how frequent tokens are.
 _LEAST_LABELS = 128
@@ -64,7 +63,7 @@ def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
-def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
+def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> Facts:
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
@@ -121,7 +120,7 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
     return "all" if min(shapes, default=2) < 2 else "matrices"
 
 
-def _frequencies(watched: Seen) -> float | None:
+def _frequencies(watched: WatchState) -> float | None:
     """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
     labels = None if watched.probe is None else watched.probe.labels
     if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
@@ -182,7 +181,9 @@ def _never_stepped(watch: Watch) -> list[Finding]:
         "losses without an update", watch.seen.told, "an update for each few", "by definition"
     )
     return [
-        found("OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign)
+        build_finding(
+            "OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign
+        )
     ]
 
 
@@ -201,10 +202,10 @@ def _begun_anew(watch: Watch) -> list[Finding]:
         "updates that it remembers", int(max(ages)), str(watch.updates), "by definition"
     )
     text = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
-    return [replace(found("OPT015", text, sign, where="optimiser state"), step=lost)]
+    return [replace(build_finding("OPT015", text, sign, where="optimiser state"), step=lost)]
 
 
-def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
+def _left_out(watched: WatchState, groups: list[dict[str, Any]]) -> list[Finding]:
     """Trainable parameters that no optimiser of the watch moves."""
     if not watched.optimisers:
         return []
@@ -216,7 +217,7 @@ def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
     text = (
         f"{len(names)} of {len(watched.anatomy.parameters)} trainable tensors are in no optimiser."
     )
-    return [found("OPT001", text, sign, where=", ".join(names[:4]))]
+    return [build_finding("OPT001", text, sign, where=", ".join(names[:4]))]
 
 
 def _not_finite(
