@@ -99,6 +99,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "DirectPreference": "objectives.DPO",
         "MaskedTokens": "objectives.MLM",
         "SequenceToSequence": "objectives.Seq2Seq",
+        "asked": "objectives.open_reference",
+        "at_rest": "objectives.evaluating",
+        "frozen": "objectives.frozen_reference",
     },
     "presets": {
         "GOALS": "presets.OBJECTIVES",
@@ -178,7 +181,14 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "with_sentinels": "tokenizers.with_sentinels",
     },
     "vitals": {
+        "Bracketed": "vitals.ScoreBounds",
         "Judge": "vitals.VerdictTracker",
+        "Looks": "vitals.AttentionStats",
+        "Scored": "vitals.ScoreRule",
+        "Seen": "vitals.WatchState",
+        "explained": "vitals.explain_rows",
+        "numbers": "vitals.to_scalars",
+        "told": "vitals.format_row",
     },
     "web": {
         "Ask": "web.PageRequest",

@@ -1,7 +1,4 @@
-"""What a prediction loses when heads are taken away: two traces of one sentence, held together.
-
-Comes in: a trace, and the same with other heads. Goes out: probabilities before and after, and KL.
-"""
+"""What a prediction loses when heads are taken away: two traces of one sentence, held together."""
 
 from __future__ import annotations
 

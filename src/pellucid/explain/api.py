@@ -1,8 +1,4 @@
-"""The door: a run and a sentence, or a model and ids; checked, and traced.
-
-Comes in: what a user has. Goes out: a trace, or a refusal in plain words. It does not know what a
-trace holds.
-"""
+"""The door: a run and a sentence, or a model and ids; checked, and traced."""
 
 from __future__ import annotations
 

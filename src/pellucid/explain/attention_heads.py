@@ -1,8 +1,5 @@
 """Scores, mask and weights of one head: the model's own functions, on what the head read.
 
-Comes in: an attention that was heard. Goes out: a square of queries and keys, for one head. It
-knows no layer and keeps nothing.
-
 Softmax attention: `scores` are cap(scale q k^T) + bias as the model adds it, before the mask;
 `weights` are after mask and softmax, without the share of a sink. Linear attention forms neither:
 its `weights` are the share of each key in the sum that it divides by, and there are no scores.

@@ -1,7 +1,7 @@
 """A chapter as JSON can hold it: for `--json`, for a page, for a file.
 
-Comes in: a chapter. Goes out: plain values. Each receipt has its tree, what it comes to, and
-whether that agrees: what is told is what was computed.
+Each receipt has its tree, what it comes to, and whether that agrees: what is told is what was
+computed.
 """
 
 from __future__ import annotations

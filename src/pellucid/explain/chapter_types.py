@@ -1,8 +1,4 @@
-"""What a chapter is: a plain sentence, pictures, receipts; the same for every face.
-
-Comes in: numbers. Goes out: frozen records that JSON can hold. It does not know how they are drawn,
-on a terminal or on a page.
-"""
+"""What a chapter is: a plain sentence, pictures, receipts; the same for every face."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """How much each part of the stream adds to one logit, the final norm's scale held as it is.
 
-Comes in: a trace, a token, a word of the vocabulary. Goes out: named numbers that add up to the
-logit before any cap; or why they do not. Direct contributions alone: what a part changes in later
-layers counts as theirs.
+Direct contributions alone: what a part changes in later layers counts as theirs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Expressions with their operands: what a receipt is recomputed from, by whoever shows it.
-
-Comes in: numbers, with their names and addresses. Goes out: a tree of plain values that JSON can
-hold, its value in float64, its text. It knows no formula of any model: a tree says all of it.
-"""
+"""Expressions with their operands: what a receipt is recomputed from, by whoever shows it."""
 
 from __future__ import annotations
 

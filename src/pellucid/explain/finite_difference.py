@@ -1,6 +1,6 @@
 """One weight, moved a little both ways: what the loss does, beside what its gradient says.
 
-Comes in: a trace, a weight. Goes out: losses. It asks no gradient.
+It asks no gradient.
 
 A model of up to fifty million weights is copied in float64, so that rounding does not hide a small
 difference; a larger one is read in its own numbers, with one matrix exchanged for the while.

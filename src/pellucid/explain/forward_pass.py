@@ -1,8 +1,5 @@
 """One sentence through a model, once: of all that is computed, the residual stream is kept.
 
-Comes in: a model, token ids, and how much each head counts. Goes out: the state between any two
-blocks, and what is needed to run one block again. It does not look into a block.
-
 The model is in evaluation mode while it is read and afterwards as it was. One sentence is read at a
 time: hooks are put on the model and taken off.
 """

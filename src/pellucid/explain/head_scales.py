@@ -1,7 +1,6 @@
 """Which heads count, and how much: what was asked for, checked against what the model has.
 
-Comes in: a trace, and scales by place or name. Goes out: scales by place. It runs nothing but the
-layers that it has to look into.
+It runs nothing but the layers that it has to look into.
 """
 
 from __future__ import annotations

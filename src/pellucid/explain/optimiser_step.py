@@ -3,8 +3,6 @@
     trace["decoder.blocks.2.attention.query.weight.next"][4, 3]   the weight after the step
     trace["after_update.loss"]                                    of the sentence, all weights moved
 
-Comes in: a trace. Goes out: what the optimiser itself makes of the weights; `.m` and `.v` are its
-moments after the step, `.direction` is what Muon moves along. It does not know how they are shown.
 The model itself is not moved.
 
 Of a run, the optimiser, its learning rate, decay, clipping and memory are those of the checkpoint:

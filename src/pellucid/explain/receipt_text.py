@@ -1,8 +1,6 @@
 """A receipt as a line of text: its operands put in, in as many digits as its result needs.
 
-Comes in: a receipt. Goes out: text that comes to what it says: whoever computes the operands as
-they are shown gets the result as it is shown. Of long sums the first terms are written, and the
-others as one number that says how many they are.
+Of long sums the first terms are written, and the others as one number that says how many they are.
 """
 
 from __future__ import annotations

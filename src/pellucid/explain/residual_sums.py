@@ -1,7 +1,6 @@
 """What each sublayer writes into the residual stream, and where: read off the block's own rule.
 
-Comes in: a trace, a stack. Goes out: sums, by address: the stream before, what is added, the stream
-behind. Where a rule does not add (post-norm, deep norm, none), there are none, and why is said.
+Where a rule does not add (post-norm, deep norm, none), there are none, and why is said.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A place that was chosen, held against a trace: each number within what there is.
-
-Comes in: a trace and a `Place`. Goes out: the same place, counted from the front, with the
-addresses and words that belong to it; or a refusal that says what there is.
-"""
+"""A place that was chosen, held against a trace: each number within what there is."""
 
 from __future__ import annotations
 

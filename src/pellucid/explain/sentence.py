@@ -1,8 +1,5 @@
 """A sentence as the model reads it: its ids, its pieces, and what has to be said of them.
 
-Comes in: a run and a sentence. Goes out: ids and pieces, or a refusal in plain words. It does not
-know what becomes of them.
-
 A decoder reads the begin of a text before it, an encoder what its tokenizer frames a text with; an
 encoder-decoder reads the sentence with its encoder, and its decoder a target, or what it would
 write itself.

@@ -1,8 +1,4 @@
-"""One sentence as the model reads it: the likeliest tokens at each place, and what came.
-
-Comes in: a run and a sentence. Goes out: frozen numbers, all of them the model's own. It does not
-know how they are shown.
-"""
+"""One sentence as the model reads it: the likeliest tokens at each place, and what came."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Two traces side by side: which places belong together, and what can be compared there.
 
-Comes in: two traces, of other weights, another sentence or another model. Goes out: pairs of places
-with their divergences, and in words what cannot be compared. It does not know how it is shown.
-
 Places belong together where both have read the same: the same ids, or, where words differ, the same
 characters of one text. Of two texts in one vocabulary the stretches that both have are paired, and
 their ends.

@@ -1,8 +1,5 @@
 """A decoder written down as a tape, for code that has no Python in it.
 
-Comes in: a model. Goes out: its tape, or the reason why there is none. It does not know how a tape
-is run.
-
 Nothing is guessed: what hooks, parametrisations or classes of a user's own would do, only the model
 itself does.
 """
@@ -16,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from pellucid.generation.decode_program import Tape, activation, both_norms, unwritable
+from pellucid.generation.decode_program import DecodeProgram, activation, both_norms, refuse
 from pellucid.model import Block, Positions, Stack, Transformer, look
 from pellucid.model.facts import (
     AddedPositionFacts,
@@ -53,7 +50,7 @@ from pellucid.typed import named_modules
 Layer = Callable[..., None]
 
 
-def lower(model: Transformer) -> Tape:
+def compile_decoder(model: Transformer) -> DecodeProgram:
     """The tape of a decoder.
 
     Raises:
@@ -61,18 +58,18 @@ def lower(model: Transformer) -> Tape:
     """
     stack = model.decoder
     if stack is None or not _is_plain_decoder(model, stack):
-        unwritable("a model that is not a decoder alone")
+        refuse("a model that is not a decoder alone")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
-            unwritable(f"a method of its own on a {type(module).__name__}")
+            refuse(f"a method of its own on a {type(module).__name__}")
         if parametrize.is_parametrized(module):
-            unwritable("a matrix that is computed from others")
+            refuse("a matrix that is computed from others")
     head = head_facts(model.output_head)
     match head:
         case LanguageHeadFacts():
-            return _Lowering(model, stack, head).tape
+            return _Compiler(model, stack, head).tape
         case ClassificationHeadFacts() | NoHeadFacts() | UnknownFacts():
-            return unwritable("a model without a head for tokens")
+            return refuse("a model without a head for tokens")
         case _:
             assert_never(head)
 
@@ -83,11 +80,11 @@ def _is_plain_decoder(model: Transformer, stack: Stack) -> bool:
     return is_known and model.encoder is None
 
 
-class _Lowering:
+class _Compiler:
     def __init__(self, model: Transformer, stack: Stack, head: LanguageHeadFacts) -> None:
         self.model = model
         self.d_model = model.token_embedding.weight.shape[1]
-        self.tape = Tape(model)
+        self.tape = DecodeProgram(model)
         self.x = self.tape.place(self.d_model)
         self.normed = self.tape.place(self.d_model)
         self.written = self.tape.place(self.d_model)
@@ -117,7 +114,7 @@ class _Lowering:
             case NoPositionFacts() | RotaryFacts() | DistanceBiasFacts():
                 pass
             case DistanceVectorFacts() | UnknownFacts():
-                unwritable(positions)
+                refuse(positions)
             case _:
                 assert_never(facts)
         for table, stride in tables:
@@ -137,14 +134,14 @@ class _Lowering:
         facts = block_facts(block)
         match facts:
             case BlockFacts(cross_attention=str()):
-                unwritable("a block that looks across")
+                refuse("a block that looks across")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
                 self._residual(residual, block.feed_forward_norm, feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():
-                unwritable(block)
+                refuse(block)
             case _:
                 assert_never(facts)
 
@@ -164,7 +161,7 @@ class _Lowering:
             case ResidualFacts():
                 self._joined(facts, norm, layer)
             case UnknownFacts(part=name):
-                unwritable(f"the residual rule {name}")
+                refuse(f"the residual rule {name}")
             case _:
                 assert_never(facts)
 
@@ -178,7 +175,7 @@ class _Lowering:
                 layer(input=x, output=x, **past)
                 self._into_x(norm)
             case "output" | "sandwich" if carried != 1:
-                unwritable(f"a stream that is carried on times {carried}")
+                refuse(f"a stream that is carried on times {carried}")
             case "output":
                 layer(input=x, output=written)
                 self._add(self.tape.norm(norm, input=written, output=written))
@@ -209,7 +206,7 @@ class _Lowering:
                 | NeuralMemoryFacts()
                 | UnknownFacts()
             ):
-                unwritable(layer)
+                refuse(layer)
             case _:
                 assert_never(facts)
 
@@ -286,7 +283,7 @@ class _Lowering:
             case IdentityFacts():
                 pass
             case UnknownFacts():
-                unwritable(model.head_transform)
+                refuse(model.head_transform)
             case _:
                 assert_never(transform)
         if facts.scale != 1.0:

@@ -1,9 +1,5 @@
 """One token after another on a GPU: the model's own step, recorded once and then replayed whole.
 
-Comes in: a model; then the latest ids and the caches of what came before. Goes out: logits of the
-next token. It does not know the model's parts: it tells them the place of the token as a tensor, so
-that nothing that is launched depends on a number that Python holds.
-
 A step of one token is some hundred launches of a few microseconds each, and Python is slower than
 the GPU at every one of them. A CUDA graph is one launch.
 """

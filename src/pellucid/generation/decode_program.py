@@ -1,8 +1,5 @@
 """A tape while it is written: where things stand in a row's scratch, one instruction after another.
 
-Comes in: modules that are one step each, places. Goes out: instructions. It knows norms and linear
-layers, and no block.
-
 Nothing is guessed: a module is written down only where its very class is known here.
 """
 
@@ -47,21 +44,21 @@ _PRECISIONS = {
 _LINE = 16
 
 
-class Unwritable(Exception):  # noqa: N818  an answer, not an error
+class CannotCompile(Exception):  # noqa: N818  an answer, not an error
     """A model that no tape says; the message says what of it."""
 
 
-def unwritable(what: object) -> NoReturn:
+def refuse(what: object) -> NoReturn:
     """Refuse what no instruction says."""
-    raise Unwritable(f"{what if isinstance(what, str) else type(what).__name__}")
+    raise CannotCompile(f"{what if isinstance(what, str) else type(what).__name__}")
 
 
 def activation(name: ActivationName | None) -> Activation:
     """The number of an activation; None is a function of the user's own."""
-    return unwritable("an activation of your own") if name is None else _ACTIVATIONS[name]
+    return refuse("an activation of your own") if name is None else _ACTIVATIONS[name]
 
 
-class Tape:
+class DecodeProgram:
     """Instructions, and the tensors that they point into."""
 
     def __init__(self, model: Transformer) -> None:
@@ -90,7 +87,7 @@ class Tape:
         if tensor is None:
             return None
         if tensor.dtype != dtype or tensor.device.type != "cpu" or not tensor.is_contiguous():
-            unwritable(f"a tensor of {tensor.dtype} on {tensor.device}, or with gaps")
+            refuse(f"a tensor of {tensor.dtype} on {tensor.device}, or with gaps")
         self.tensors.append(tensor)
         return tensor.data_ptr()
 
@@ -98,7 +95,7 @@ class Tape:
         """A matrix as an instruction wants it: in few bits, where it was rounded to them."""
         _, narrow = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
         if narrow.values is not weight and narrow.version != weight._version:
-            unwritable("a matrix that was written to since it was rounded")
+            refuse("a matrix that was written to since it was rounded")
         return {
             "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
             "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
@@ -136,14 +133,14 @@ class Tape:
         facts = linear_facts(layer)
         match facts:
             case LinearFacts(computed=True):
-                unwritable("a matrix that is computed from others")
+                refuse("a matrix that is computed from others")
             case LoRAFacts(merged=False) | LoRAFacts(active=False):
-                unwritable("an adapter that is not merged")
+                refuse("an adapter that is not merged")
             case LinearFacts() | LoRAFacts():
                 bias = None if facts.bias is None else tensor_at(layer, facts.bias)
                 self.product(tensor_at(layer, facts.weight), bias, **fields)
             case UnknownFacts():
-                unwritable(layer)
+                refuse(layer)
             case _:
                 assert_never(facts)
 
@@ -172,7 +169,7 @@ class Tape:
                 )
                 return output
             case NormFacts() | SandwichFacts() | UnknownFacts():
-                unwritable(norm)
+                refuse(norm)
             case _:
                 assert_never(facts)
 
@@ -193,7 +190,7 @@ class Tape:
                     self.linear(inner, input=input, output=up, times=open_share)
                 self.linear(layer.get_submodule(facts.down), input=up, **fields)
             case UnknownFacts():
-                unwritable(layer)
+                refuse(layer)
             case _:
                 assert_never(facts)
 
@@ -216,6 +213,6 @@ def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
         case SandwichFacts():
             return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
         case NormFacts() | IdentityFacts() | UnknownFacts():
-            return unwritable(norm)
+            return refuse(norm)
         case _:
             assert_never(facts)

@@ -1,8 +1,4 @@
-"""Linear attention: the softmax replaced by a product of features, so that the past fits in a sum.
-
-Comes in: normalised tokens, a view of where they stand, a cache. Goes out: what each token
-gathered, projected back. It does not know the block it stands in.
-"""
+"""Linear attention: products of features in place of the softmax, so that the past is a sum."""
 
 from __future__ import annotations
 

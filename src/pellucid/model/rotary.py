@@ -1,8 +1,4 @@
-"""Rotary positions: queries and keys turned by angles that grow with the position.
-
-Comes in: queries or keys by head, a view of where they stand. Goes out: the same, turned. It does
-not know how its frequencies were stretched.
-"""
+"""Rotary positions: queries and keys turned by angles that grow with the position."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can.
-
-Comes in: queries, keys and values by head, a view, what is added to scores. Goes out: what each
-query gathered. It holds no parameters and does not know where the queries came from.
-"""
+"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The web face: the same questions over HTTP, and the page's files.
 
-Comes in: HTTP requests. Goes out: responses. It computes nothing; it does not know what an answer
-means.
-
 Work runs in a thread. One question at a time is worked on; a few wait, more are told that it is
 busy. When the browser gives up, the work stops at the next layer.
 """

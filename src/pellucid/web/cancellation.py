@@ -1,8 +1,4 @@
-"""Work that nobody waits for any more stops between two layers.
-
-Comes in: a model, and an event that says stop. Goes out: `Stopped`, raised where the work is.
-It does not know what the work is.
-"""
+"""Work that nobody waits for any more stops between two layers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Chapters and numbers as the page receives them: JSON, and matrices as bytes within it.
 
-Comes in: frozen records of `explain`, tensors. Goes out: plain values of a bounded size. It does
-not know what the numbers mean.
-
 A matrix goes as float32, so that the page shows the model's own numbers; one that would be too
 large for an interaction is pooled to the largest of each tile by size, and says so.
 """

@@ -1,7 +1,5 @@
 """A trace in a notebook: the page of its sentence, in a frame, read later without a kernel.
 
-Comes in: a trace. Goes out: HTML. It does not know which notebook.
-
 Imported for what it does: from then on a trace shows itself so (`ModelTrace.face`).
 """
 

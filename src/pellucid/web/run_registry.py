@@ -1,8 +1,4 @@
-"""The runs that a page may look at, each under a key; given at the start, never by the page.
-
-Comes in: paths, or runs that are loaded. Goes out: names for a picker, and the run behind a key. It
-does not know who asks.
-"""
+"""The runs that a page may look at, each under a key; given at the start, never by the page."""
 
 from __future__ import annotations
 

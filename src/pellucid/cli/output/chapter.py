@@ -1,8 +1,4 @@
-"""A chapter on one screen: a sentence, pictures, receipts, and what comes next.
-
-Comes in: a chapter and the place it is about. Goes out: lines of at most eighty columns. It does
-not know any chapter.
-"""
+"""A chapter on one screen: a sentence, pictures, receipts, and what comes next."""
 
 from __future__ import annotations
 

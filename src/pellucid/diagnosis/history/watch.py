@@ -23,7 +23,7 @@ from pellucid.model.facts import (
     attention_facts,
 )
 from pellucid.training import silently
-from pellucid.vitals import Point, Seen, Watch, baselines, number_in
+from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 
 #: Fewer labels tell nothing of how frequent tokens are.
 _LEAST_LABELS = 128
@@ -63,7 +63,7 @@ def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
-def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
+def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> Facts:
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
@@ -120,7 +120,7 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
     return "all" if min(shapes, default=2) < 2 else "matrices"
 
 
-def _frequencies(watched: Seen) -> float | None:
+def _frequencies(watched: WatchState) -> float | None:
     """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
     labels = None if watched.probe is None else watched.probe.labels
     if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
@@ -205,7 +205,7 @@ def _begun_anew(watch: Watch) -> list[Finding]:
     return [replace(build_finding("OPT015", text, sign, where="optimiser state"), step=lost)]
 
 
-def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
+def _left_out(watched: WatchState, groups: list[dict[str, Any]]) -> list[Finding]:
     """Trainable parameters that no optimiser of the watch moves."""
     if not watched.optimisers:
         return []

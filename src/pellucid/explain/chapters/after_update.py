@@ -1,7 +1,4 @@
-"""After the step: every weight of a copy moved once, and the sentence read again.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""After the step: every weight of a copy moved once, and the sentence read again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Backward: what was said minus what came. Where every gradient begins.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""Backward: what was said minus what came. Where every gradient begins."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Compare: another model, another checkpoint, or another sentence, held against this one.
-
-Comes in: two traces, a place in the first. Goes out: a chapter: what both expect, KL in both
-directions at every pair of places, the difference of a head's maps; and what cannot be compared.
-"""
+"""Compare: another model, another checkpoint, or another sentence, held against this one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The list of chapters, in the order of the story.
 
-Comes in: a chapter's name, a trace, a place. Goes out: the chapter. Adding one is a file of its own
-and a row here; its number is its place in the list.
+Adding one is a file of its own and a row here; its number is its place in the list.
 """
 
 from __future__ import annotations

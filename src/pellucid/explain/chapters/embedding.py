@@ -1,7 +1,4 @@
-"""Embedding: each token's row of numbers, and the tokens that have similar ones.
-
-Comes in: a trace and a token. Goes out: a chapter.
-"""
+"""Embedding: each token's row of numbers, and the tokens that have similar ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Feed-forward: the units of a layer that speak for a token, and what one of them says.
-
-Comes in: a trace, a layer, a token; `feature` of the place is a feature of what is written. Goes
-out: a chapter.
-"""
+"""Feed-forward: the units of a layer that speak for a token, and what one of them says."""
 
 from __future__ import annotations
 

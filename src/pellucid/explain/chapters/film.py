@@ -1,7 +1,7 @@
 """Over time: what a sentence looked like inside while the model was trained.
 
-Comes in: a trace, a place. Goes out: a chapter. Its numbers are those of the film, taken from the
-weights as they were; of the trace it is the sentence and the place.
+Its numbers are those of the film, taken from the weights as they were; of the trace it is the
+sentence and the place.
 """
 
 from __future__ import annotations

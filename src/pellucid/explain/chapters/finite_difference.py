@@ -1,7 +1,4 @@
-"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient.
-
-Comes in: a trace, a weight. Goes out: a chapter.
-"""
+"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Gradients: how far the loss reaches back, through every layer and every matrix.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Gradients: how far the loss reaches back, through every layer and every matrix."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The head's gradient: one number of the matrix that made the logits; with both ways where tied.
-
-Comes in: a trace, a token, a feature. Goes out: a chapter.
-"""
+"""The head's gradient: one number of the matrix that made the logits; with both ways where tied."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Heads: all of a stack at once, by where they look; those of one layer as small maps.
 
-Comes in: a trace, a layer, a token. Goes out: a chapter. Every layer is opened once, one head's
-square at a time.
+Every layer is opened once, one head's square at a time.
 """
 
 from __future__ import annotations

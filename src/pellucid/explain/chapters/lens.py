@@ -1,7 +1,7 @@
 """Lens: what would be predicted if the model ended after a layer.
 
-Comes in: a trace, a token. Goes out: a chapter. The final norm and the head are applied to a state
-they were not trained for: what is read off early is a hint, and the chapter says so.
+The final norm and the head are applied to a state they were not trained for: what is read off early
+is a hint, and the chapter says so.
 """
 
 from __future__ import annotations

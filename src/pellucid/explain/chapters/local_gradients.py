@@ -1,7 +1,4 @@
-"""Local rules: how a gradient passes one softmax, one weighted sum, one score and one norm.
-
-Comes in: a trace, a head, a query and a key, a feature. Goes out: a chapter.
-"""
+"""Local rules: how a gradient passes one softmax, one weighted sum, one score and one norm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Loss: what each token cost, given those before it, and their mean.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""Loss: what each token cost, given those before it, and their mean."""
 
 from __future__ import annotations
 

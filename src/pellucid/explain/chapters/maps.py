@@ -1,8 +1,4 @@
-"""Squares of queries and keys as pictures: whole where they fit, else cut out or pooled, and said.
-
-Comes in: a head's numbers. Goes out: matrices of plain numbers with their labels. It does not know
-what they mean.
-"""
+"""Squares of queries and keys as pictures: if they do not fit, cut out or pooled, and said so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Norm: one token's features before and after, with mean and variance put in.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Norm: one token's features before and after, with mean and variance put in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Positions: how a model knows where a token stands; each scheme where it acts.
-
-Comes in: a trace, a token and another. Goes out: a chapter: a vector added, pairs turned, or scores
-biased.
-"""
+"""Positions: how a model knows where a token stands; each scheme where it acts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Probabilities: logits over the whole vocabulary, and how a token is drawn from them.
-
-Comes in: a trace, a token. Goes out: a chapter: the likeliest words, what each way of drawing cuts
-off, receipts of one logit and its probability.
-"""
+"""Probabilities: logits over the whole vocabulary, and how a token is drawn from them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Queries, keys and values: what a token asks for, offers, and hands on.
-
-Comes in: a trace, a head, a token, a feature. Goes out: a chapter.
-"""
+"""Queries, keys and values: what a token asks for, offers, and hands on."""
 
 from __future__ import annotations
 

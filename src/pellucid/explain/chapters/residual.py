@@ -1,7 +1,4 @@
-"""Residual stream: what each sublayer adds to it, and to one prediction.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Residual stream: what each sublayer adds to it, and to one prediction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Scores: how well a query matches each key, before the mask and the softmax.
-
-Comes in: a trace, a head, a query and a key. Goes out: a chapter.
-"""
+"""Scores: how well a query matches each key, before the mask and the softmax."""
 
 from __future__ import annotations
 

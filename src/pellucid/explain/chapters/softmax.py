@@ -1,7 +1,4 @@
-"""Softmax: scores become shares that add up to one, and the shares weigh the values.
-
-Comes in: a trace, a head, a query and a key. Goes out: a chapter.
-"""
+"""Softmax: scores become shares that add up to one, and the shares weigh the values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which word of the vocabulary a place is about: the one that came, or else the likeliest.
-
-Comes in: a trace and a place. Goes out: an id, and how it was chosen.
-"""
+"""Which word of the vocabulary a place is about: the one that came, or else the likeliest."""
 
 from __future__ import annotations
 

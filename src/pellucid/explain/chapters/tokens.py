@@ -1,7 +1,4 @@
-"""Tokens: what the tokenizer made of the sentence, and how it came to it.
-
-Comes in: a trace. Goes out: a chapter.
-"""
+"""Tokens: what the tokenizer made of the sentence, and how it came to it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Update: the optimiser on one weight: gradient, moments, corrected, step, decay, before, after.
-
-Comes in: a trace, a weight. Goes out: a chapter.
-"""
+"""Update: the optimiser on one weight: gradient, moments, corrected, step, decay, before, after."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """What a sentence looks like inside a model at one moment, in few bytes.
 
-Comes in: a trace. Goes out: a `Snapshot`: maps of attention in 256 shades, the likeliest words
-after each layer, probabilities of what came, lengths of the residual stream. It does not know when
-it is taken, nor where it is kept.
-
 In bytes, for n layers of h heads and t tokens: n h t^2 for the maps, and 4 (n + 1) t (2 k + 2) for
 all else, k words a layer and token. Maps of more than `SIDE` tokens are pooled.
 """

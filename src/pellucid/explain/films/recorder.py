@@ -1,8 +1,5 @@
 """Filming a training: snapshots of what sentences look like inside, from the first update on.
 
-Comes in: sentences; then a job and its events, as `runs` hands them to watchers. Goes out: films in
-the run's folder. It does not know how they are shown.
-
 A film changes nothing of the training: a snapshot is a forward pass in evaluation mode without
 gradients, from which nothing is drawn at random, and weights are read as they are.
 """

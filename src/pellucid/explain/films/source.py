@@ -1,8 +1,4 @@
-"""What there is to see of a sentence over a training: its film, else the run's checkpoints.
-
-Comes in: a run and a sentence. Goes out: a `Film`; of a film no weight is read. It does not know
-how it is shown.
-"""
+"""What there is to see of a sentence over a training: its film, else the run's checkpoints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Receipts of attention: a turned pair, a score, a weight, what a head found.
 
-Comes in: a trace, a head, a query and a key. Goes out: receipts. They say what the model did with
-its scores: a soft cap, a bias, a sink, a memory beside the window.
+They say what the model did with its scores: a soft cap, a bias, a sink, a memory beside the window.
 """
 
 from __future__ import annotations

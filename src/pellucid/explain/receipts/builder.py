@@ -1,7 +1,5 @@
 """What every receipt is made with: operands with their addresses, a tolerance, a line of source.
 
-Comes in: a trace, addresses, a tree. Goes out: a `Receipt`. It knows no formula.
-
 The tolerance is stated relative to the scale of the sum: the largest numbers that are added on the
 way to the result, because that is what rounding is relative to.
 """

@@ -1,8 +1,4 @@
-"""Receipts of a feed-forward layer's units: the activation of one, and a gate where there is one.
-
-Comes in: a trace, a layer, a token and a unit. Goes out: a receipt, or nothing for an activation of
-the user's own.
-"""
+"""Receipts of the units of a feed-forward: the activation of one, and its gate."""
 
 from __future__ import annotations
 

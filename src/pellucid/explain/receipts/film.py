@@ -1,7 +1,4 @@
-"""The receipt of a film: a number that was kept while the model trained, beside its weights.
-
-Comes in: a trace of a checkpoint, a snapshot of the same update. Goes out: a receipt.
-"""
+"""The receipt of a film: a number that was kept while the model trained, beside its weights."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Receipts of the way back: p - y, a row of the head, any weight of a linear layer, lengths.
-
-Comes in: a trace, a place. Goes out: receipts of torch's own gradients, made of the operands alone:
-what came back to a layer, and what it had been given.
-"""
+"""Receipts of the way back: p - y, a row of the head, any weight of a linear layer, lengths."""
 
 from __future__ import annotations
 

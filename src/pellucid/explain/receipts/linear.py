@@ -1,7 +1,6 @@
 """Receipts of linear layers: a row of a matrix times what it is given.
 
-Comes in: a trace, the layer's name, a token and a feature. Goes out: a receipt. An update beside
-the matrix (LoRA) is part of the row, and is said to be.
+An update beside the matrix (LoRA) is part of the row, and is said to be.
 """
 
 from __future__ import annotations

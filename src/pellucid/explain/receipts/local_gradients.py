@@ -1,8 +1,4 @@
-"""Receipts of local rules: how a gradient passes a softmax, a weighted sum, a score and a norm.
-
-Comes in: a trace, a head, a query and a key; a norm. Goes out: receipts of torch's own gradients on
-both sides of one step.
-"""
+"""Receipts of local rules: how a gradient passes a softmax, a weighted sum, a score and a norm."""
 
 from __future__ import annotations
 

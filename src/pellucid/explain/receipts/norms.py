@@ -1,7 +1,6 @@
 """Receipts of norms: mean, variance, eps, gain and bias put into the formula.
 
-Comes in: a trace, a norm by its name, a token and a feature. Goes out: a receipt. The mean and the
-variance are recomputed from the features, not taken from the model.
+The mean and the variance are recomputed from the features, not taken from the model.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Receipts of a step: moments, the weight after it, a finite difference.
-
-Comes in: a trace, one weight. Goes out: receipts: what torch's AdamW made of it, beside the
-equation with its operands.
-"""
+"""Receipts of a step: moments, the weight after it, a finite difference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Receipts of the end: a logit, a probability, a surprisal, the loss.
 
-Comes in: a trace, a token, a word of the vocabulary. Goes out: receipts. Of a large vocabulary the
-largest logits are written out, and the others stand as one number.
+Of a large vocabulary the largest logits are written out, and the others stand as one number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Receipts of sums: an embedding, what a position adds, a step of the residual stream.
-
-Comes in: a trace, a place. Goes out: receipts.
-"""
+"""Receipts of sums: an embedding, what a position adds, a step of the residual stream."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Where attention's queries and keys are had from: hooks in pellucid's models, calls in others.
 
-Comes in: a model's anatomy. Goes out: measurements on a tape, while a pass runs under `on`. It does
-not know how shares are computed from queries and keys.
-
 In a pellucid model the named submodules `query_norm` and `key_norm` give them, and what follows is
 repeated as the layer does it. In any other model the pass itself is listened to: every call of
 torch's fused attention, and every softmax over a square of scores. So rotated queries, norms of
@@ -35,8 +32,15 @@ from pellucid.model.facts import (
 from pellucid.model.views import View, distances
 from pellucid.training import Guard
 from pellucid.typed import named_modules
-from pellucid.vitals.async_metrics import Tape
-from pellucid.vitals.attention import Looks, Scored, by_rows, fused_call, normalised, of_scores
+from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.attention import (
+    AttentionStats,
+    ScoreRule,
+    by_rows,
+    fused_call,
+    normalised,
+    of_scores,
+)
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.taps.hooks import Hooks
 
@@ -53,11 +57,11 @@ class AttentionTaps:
         self.missing: dict[str, str] = {}
 
     @contextmanager
-    def on(self, tape: Tape) -> Generator[None]:
+    def on(self, tape: AsyncMetrics) -> Generator[None]:
         """Within it every pass is measured."""
-        looks_by_place: list[tuple[str, Looks]] = []
+        looks_by_place: list[tuple[str, AttentionStats]] = []
 
-        def note(place: str, looks: Looks) -> None:
+        def note(place: str, looks: AttentionStats) -> None:
             looks_by_place.append((place, looks))
 
         with Hooks(tape.guard) as hooks, ExitStack() as stack:
@@ -74,11 +78,11 @@ class AttentionTaps:
             _put_signs(tape, looks_by_place)
 
 
-def _put_signs(tape: Tape, looks_by_place: list[tuple[str, Looks]]) -> None:
+def _put_signs(tape: AsyncMetrics, looks_by_place: list[tuple[str, AttentionStats]]) -> None:
     heads = [(place, looks.largest.shape[1]) for place, looks in looks_by_place]
     places = tuple(f"{place}.head.{head}" for place, n_heads in heads for head in range(n_heads))
     all_looks = [looks for _, looks in looks_by_place]
-    signs: dict[str, Callable[[Looks], Tensor]] = {
+    signs: dict[str, Callable[[AttentionStats], Tensor]] = {
         "attention.max_logit": lambda looks: looks.largest.amax((0, 2)),
         "attention.entropy": lambda looks: normalised(looks, looks.entropy).mean(0),
         "attention.renyi2": lambda looks: normalised(looks, looks.renyi2).mean(0),
@@ -91,7 +95,7 @@ def _put_signs(tape: Tape, looks_by_place: list[tuple[str, Looks]]) -> None:
         )
 
 
-Note = Callable[[str, Looks], None]
+Note = Callable[[str, AttentionStats], None]
 
 
 def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
@@ -144,10 +148,10 @@ def _tap(
 
 def _scored(
     layer: nn.Module, facts: SoftmaxAttentionFacts, mask: Tensor | None, bias: Tensor | None
-) -> Scored:
+) -> ScoreRule:
     """What a pellucid layer does to its scores."""
     sinks = None if facts.sinks is None else tensor_at(layer, facts.sinks)
-    return Scored(facts.scale, mask=mask, bias=bias, soft_cap=facts.soft_cap, sinks=sinks)
+    return ScoreRule(facts.scale, mask=mask, bias=bias, soft_cap=facts.soft_cap, sinks=sinks)
 
 
 def _tap_across(
@@ -201,7 +205,7 @@ class _Listening(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _hear(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        looks: Looks | None = None
+        looks: AttentionStats | None = None
         if func is F.scaled_dot_product_attention:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             arguments = dict(zip(names, args, strict=False)) | kwargs

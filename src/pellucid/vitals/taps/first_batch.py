@@ -1,8 +1,4 @@
-"""The first batch of a training that is not ours: its rows become the probe, its labels are read.
-
-Comes in: a model, as it is called by somebody's loop. Goes out: a probe, labels, losses. It does
-not know what is measured.
-"""
+"""The first batch of any training loop: its rows become the probe."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.model_parts import unwrapped
 from pellucid.vitals.probe import Probe
@@ -34,7 +30,7 @@ _PERIODS, _REPEATED_SHARE, _LONG = range(2, 9), 0.5, 32
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
 
-class Capture:
+class FirstBatch:
     """Hooks on the model as it is called; the first call that is training is kept."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -85,7 +81,7 @@ class Capture:
 
         return again
 
-    def put(self, tape: Tape) -> None:
+    def put(self, tape: AsyncMetrics) -> None:
         """Put what is known of the latest batch on the tape: a number for it, and its repeats."""
         if self._ids is None:
             return

@@ -1,8 +1,4 @@
-"""The residual stream as it passes: its size by depth, what each block adds, what norms divide by.
-
-Comes in: a model's anatomy. Goes out: measurements on a tape, while a pass runs under `on`. It does
-not know whose pass it is.
-"""
+"""The residual stream: its size by depth, what each block adds, what norms divide by."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from torch import Tensor, nn
 from pellucid.model.facts import tensor_at
 from pellucid.training import Guard
 from pellucid.typed import named_modules
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy, Norm, first_tensor
 from pellucid.vitals.taps.hooks import Hooks
 
@@ -36,7 +32,7 @@ class StreamTaps:
             self.missing["norm.variance_over_eps"] = "what the model's norms divide by is not known"
 
     @contextmanager
-    def on(self, tape: Tape) -> Generator[None]:
+    def on(self, tape: AsyncMetrics) -> Generator[None]:
         """Within it every pass is measured; the last one counts."""
         measurements = _StreamMeasurements(tape.guard)
         with Hooks(tape.guard) as hooks:
@@ -106,7 +102,7 @@ class _StreamMeasurements:
 
         return hook
 
-    def put_signs(self, tape: Tape) -> None:
+    def put_signs(self, tape: AsyncMetrics) -> None:
         for sign, at in self.by_sign.items():
             if sign == "tokens.cosine":  # the last block's alone
                 place, value = list(at.items())[-1]
