@@ -99,6 +99,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "DirectPreference": "objectives.DPO",
         "MaskedTokens": "objectives.MLM",
         "SequenceToSequence": "objectives.Seq2Seq",
+        "asked": "objectives.open_reference",
+        "at_rest": "objectives.evaluating",
+        "frozen": "objectives.frozen_reference",
     },
     "presets": {
         "GOALS": "presets.OBJECTIVES",

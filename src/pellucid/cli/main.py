@@ -1,10 +1,7 @@
 """The command `pellucid`: its verbs, its flags, its exit codes.
 
-Comes in: words. Goes out: a call, and what the shell is told. It does not know how anything
-is done.
-
-    0  done    2  bad input    3  stopped on a value that is not finite    4  findings
-    129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
+0  done    2  bad input    3  stopped on a value that is not finite    4  findings
+129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
 """
 
 from __future__ import annotations
@@ -21,9 +18,9 @@ from types import FrameType
 from typing import Any
 
 from pellucid import children
-from pellucid.cli.flags.argument_parser import Parser
+from pellucid.cli.flags.shared import Parser
 from pellucid.cli.machine import settle
-from pellucid.cli.output.streams import say_error
+from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
     attach,
@@ -98,18 +95,18 @@ _VERBS = (
 
 
 _OUT_OF_MEMORY = PellucidError(
-    "memory ran out; what was saved is whole, and the same command goes on with it: allow this "
-    "process more memory, or ask for less (a smaller model, batch or vocabulary)"
+    "memory ran out; all checkpoints are complete, and the same command continues: give this "
+    "process more memory, or use a smaller model, batch or vocabulary"
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """The parser of the whole command line."""
     root = Parser(
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
-        "4 findings, where --fail-on was given, 130 stopped by Ctrl-C, 143 by SIGTERM, "
+        "4 findings with --fail-on, 130 stopped by Ctrl-C, 143 by SIGTERM, "
         "129 by SIGHUP",
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
@@ -117,8 +114,8 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--plain-memory",
         action="store_true",
-        help="leave the allocator as the system has it: by default freed memory is kept for the "
-        "next step, in huge pages",
+        help="use the allocator of the system: by default pellucid keeps freed memory for the next "
+        "step, in huge pages",
     )
     root.set_defaults(when_stopped="at once")
     verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
@@ -141,7 +138,7 @@ def _main(words: Sequence[str]) -> int:
     arguments = parser().parse_args(words)
     settle(plain_memory=arguments.plain_memory)
     os.environ.update(children.environment())
-    _let_no_letter_stop_us()
+    _replace_unknown_letters()
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     code = ExitCode.SUCCESS
@@ -149,9 +146,9 @@ def _main(words: Sequence[str]) -> int:
         with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
             code = _run(words, arguments)
     except (KeyboardInterrupt, Signalled) as stop:
-        code = _say(_stopped(stop, arguments), as_json=False)
+        code = _report(_stopped(stop, arguments), as_json=False)
     finally:
-        _let_go_of_closed_streams()
+        _drop_closed_streams()
     return code
 
 
@@ -160,10 +157,10 @@ def _short_warnings() -> Generator[None]:
     """A warning about an old name is one line, without a place in the source."""
     python_format = warnings.formatwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
         if issubclass(category, OldNameWarning):
             return f"warning: {message}\n"
-        return python_format(message, category, *place, **more)
+        return python_format(message, category, *place, **options)
 
     warnings.formatwarning = show
     try:
@@ -178,17 +175,17 @@ def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
         code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
-        return _say(error, as_json=arguments.json)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        return _report(error, as_json=arguments.json)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
         return ExitCode.SUCCESS
     except OSError as error:
-        return _say(_of_the_disk(error), as_json=arguments.json)
+        return _report(_disk_error(error), as_json=arguments.json)
     except MemoryError:
-        return _say(_OUT_OF_MEMORY, as_json=arguments.json)
+        return _report(_OUT_OF_MEMORY, as_json=arguments.json)
     except BaseException as error:
         if not is_panic(error):
             raise
-        return _say(_of_the_tokenizer(error), as_json=arguments.json)
+        return _report(_tokenizer_error(error), as_json=arguments.json)
     return ExitCode.SUCCESS if code is None else code
 
 
@@ -201,14 +198,14 @@ def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace)
     return Interrupted(f"stopped by {name_of(number)} {arguments.when_stopped}", number)
 
 
-def _say(error: PellucidError, *, as_json: bool) -> ExitCode:
-    with suppress(OSError):  # nobody reads along any more
-        say_error(error, as_json=as_json)
+def _report(error: PellucidError, *, as_json: bool) -> ExitCode:
+    with suppress(OSError):  # the terminal is gone
+        print_error(error, as_json=as_json)
     return error.exit_code
 
 
-def _let_go_of_closed_streams() -> None:
-    """Nobody reads what is still to be written: Python would complain about that when it ends."""
+def _drop_closed_streams() -> None:
+    """Drop streams without a reader; Python would print an error about them at its end."""
     for name in ("stdout", "stderr"):
         try:
             getattr(sys, name).flush()
@@ -216,19 +213,19 @@ def _let_go_of_closed_streams() -> None:
             setattr(sys, name, None)
 
 
-def _of_the_disk(error: OSError) -> PellucidError:
-    where = "a file" if error.filename is None else str(error.filename)
+def _disk_error(error: OSError) -> PellucidError:
+    file = "a file" if error.filename is None else str(error.filename)
     return PellucidError(
-        f"{where} cannot be read or written: {error.strerror or error}; make room or look at its "
-        "permissions, and try again: earlier checkpoints are whole"
+        f"{file} cannot be read or written: {error.strerror or error}; make room or check its "
+        "permissions, and try again: earlier checkpoints are complete"
     )
 
 
-def _of_the_tokenizer(panic: BaseException) -> PellucidError:
+def _tokenizer_error(panic: BaseException) -> PellucidError:
     return PellucidError(
         f"the library of the tokenizer failed on this text ({str(panic)[:200]}): its "
-        "tokenizer.json is damaged, or the text holds what it was not made for; train or fetch the "
-        "tokenizer again"
+        "tokenizer.json is damaged, or was not made for this text; train or download the tokenizer "
+        "again"
     )
 
 
@@ -240,8 +237,8 @@ def _refuse_broken_text(words: Sequence[str]) -> None:
             raise ConfigError(f"the argument {word!r} is not UTF-8: it cannot be read") from None
 
 
-def _let_no_letter_stop_us() -> None:
-    """A letter that the terminal cannot spell becomes a question mark, not an error."""
+def _replace_unknown_letters() -> None:
+    """Print a question mark for a letter that the terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

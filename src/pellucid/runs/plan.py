@@ -18,7 +18,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.counting import choose_kernel
 from pellucid.model import Transformer
-from pellucid.objectives import at_rest
+from pellucid.objectives import evaluating
 from pellucid.optim import assemble_optimiser
 from pellucid.saved_runs.machine import device_name, find_precision, has_native
 from pellucid.tasks import Task
@@ -202,7 +202,7 @@ def _measure_forward(
     model: Transformer, task: Task, batch: Batch, accumulation: int, plan: config.Plan
 ) -> float:
     started = time.perf_counter()
-    with at_rest(model), autocast(model.device, plan.precision):
+    with evaluating(model), autocast(model.device, plan.precision):
         parts = (to_device(part, model.device) for part in split_batch(batch, accumulation))
         losses = [task.objective(model, part).total for part in parts]
     float(losses[-1])  # waits for the device

@@ -39,7 +39,7 @@ def summarise(
     yield (
         "updated",
         "; ".join(
-            f"{part.what} {short(part.count)}" + ("" if part.decays else ", no decay")
+            f"{part.label} {short(part.count)}" + ("" if part.decays else ", no decay")
             for part in group(job.model.named_parameters()).every
             if part.parameters
         ),

@@ -9,7 +9,7 @@ import torch
 
 from pellucid.checkpoints import load_model_tensors
 from pellucid.model import Transformer, adapters, assemble, without_adapters
-from pellucid.objectives import Reference, frozen
+from pellucid.objectives import Reference, frozen_reference
 from pellucid.saved_runs.load import fill
 from pellucid.tasks.task import TaskInputs
 from pellucid.training.kernels import attend_by, kernel_of
@@ -27,7 +27,7 @@ def reference_model(inputs: TaskInputs) -> Reference:
     fill(copy, load_model_tensors(inputs.folder.start), inputs.model.device)
     # the same rounding, so that both models are equal at the start
     attend_by(copy, kernel_of(inputs.model))
-    return frozen(copy.eval().requires_grad_(False))
+    return frozen_reference(copy.eval().requires_grad_(False))
 
 
 @contextmanager

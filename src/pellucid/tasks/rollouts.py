@@ -14,7 +14,14 @@ from pellucid.batches import IGNORED
 from pellucid.data import Examples, in_turn
 from pellucid.generation import Continuation, Sampling, generate_after, not_refused
 from pellucid.model import Transformer
-from pellucid.objectives import LazyLogits, Reference, asked, at_rest, token_divergence, token_log_p
+from pellucid.objectives import (
+    LazyLogits,
+    Reference,
+    evaluating,
+    open_reference,
+    token_divergence,
+    token_log_p,
+)
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Precision, autocast
 from pellucid.typed import to_list
@@ -72,7 +79,7 @@ class RolloutSampler:
         sampling = Sampling(
             max_new_tokens=min(longest, room), temperature=self.temperature, seed=int(state[0])
         )
-        with at_rest(self.model), not_refused():
+        with evaluating(self.model), not_refused():
             return generate_after(self.model, self.tokenizer, prompts, sampling)
 
     def compare(
@@ -90,14 +97,17 @@ class RolloutSampler:
         device_ids, flat = ids.to(device), targets.to(device).flatten()
 
         def lazy(model: Transformer) -> LazyLogits:
-            return LazyLogits.of(
+            return LazyLogits.from_model(
                 model, model.hidden_states(device_ids), temperature=self.temperature
             )
 
-        with at_rest(self.model), autocast(device, precision):
+        with evaluating(self.model), autocast(device, precision):
             policy_logits = lazy(self.model)
             log_p = token_log_p(policy_logits, flat)
-        with asked(self.reference, self.model) as reference_model, autocast(device, precision):
+        with (
+            open_reference(self.reference, self.model) as reference_model,
+            autocast(device, precision),
+        ):
             reference_logits = lazy(reference_model)
             reference_log_p = token_log_p(reference_logits, flat)
             kl = token_divergence(policy_logits, reference_logits, flat, divergence="reverse")

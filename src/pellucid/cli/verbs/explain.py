@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, other_trace
-from pellucid.cli.flags.numbers import whole
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.shared import add_force, add_json, add_run
+from pellucid.cli.output.printing import print_json
 from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError
 
@@ -42,7 +43,7 @@ def add_to(verbs: Any) -> None:
         ("feature", 0, "the feature that receipts are of"),
     ):
         text = f"{meaning}, counted from 0 (-1 is the last)"
-        parser.add_argument(f"--{name}", type=whole(), default=default, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=integer(), default=default, metavar="N", help=text)
     parser.add_argument(
         "--weight",
         metavar="NAME",
@@ -52,7 +53,7 @@ def add_to(verbs: Any) -> None:
     )
     for name in ("row", "column"):
         text = f"its {name}, counted from 0"
-        parser.add_argument(f"--{name}", type=whole(), default=0, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=integer(), default=0, metavar="N", help=text)
     parser.add_argument(
         "--stack",
         choices=("decoder", "encoder"),
