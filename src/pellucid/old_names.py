@@ -18,6 +18,8 @@ class OldNameWarning(FutureWarning):
 OLD_NAMES: dict[str, dict[str, str]] = {
     "checkpoints": {
         "PARTIAL": "disk.atomic_write.PARTIAL",
+        "Reached": "checkpoints.SavedProgress",
+        "reached": "checkpoints.read_progress",
     },
     "config": {
         "DirectPreference": "config.DPO",
@@ -107,6 +109,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "GOALS": "presets.OBJECTIVES",
         "Goal": "presets.ObjectivePreset",
         "find_goal": "presets.find_objective",
+    },
+    "runs": {
+        "Kill": "runs.KillRecord",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",

@@ -134,7 +134,7 @@ def test_another_optimiser_begins_without_a_memory_and_that_is_said(
     table = tomllib.loads(run.config.read_text()) | {"optimiser": optimiser}
     run.config.write_text(tomli_w.dumps(table))
     (line,) = texts(resume(run, allow_drift=True))
-    assert "begins without a memory of earlier updates" in line
+    assert "starts without a memory of earlier updates" in line
     names = {name.partition("::")[2] for name in load(run.shelf.latest()).optimiser}
     assert names <= {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
     assert texts(resume(run, steps=14)) == []  # which it has by now

@@ -61,14 +61,22 @@ def check(
     declared: Expectations | None = None,
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
-    """What is wrong with a model, its data and its optimiser, the worst first; nothing is changed.
+    """The faults of a model, its data and its optimiser, the worst first; nothing is changed.
 
-    A probe that raises is a finding of its own (SEE001), and the others are asked all the same.
+    A probe that raises becomes a finding (SEE001), and the others still run.
 
-    `ids` are (batch, time), or several batches as they come; `labels` are those of the first, as
-    the loss is handed them. `loss` is the value that is reported for them, or the function of
-    (logits, labels) or of (model, ids, labels) that gives it. Without data, ids are made up. Of an
-    encoder-decoder `ids` are what it reads and `labels` what it is to write, of another length.
+    Args:
+        model: a module that maps ids to logits.
+        ids: (batch, time), or several batches in the order of the loader; by default random ids.
+            For an encoder-decoder they are the encoder's.
+        labels: (batch, time) of the first batch, in the form that the loss takes. For an
+            encoder-decoder they are the decoder's, of another length.
+        optimizer: the optimiser, if it is to be tested too.
+        tokenizer: the tokenizer, if it is to be tested too.
+        loss: the reported loss of the first batch, or a function of (logits, labels) or of
+            (model, ids, labels) that gives it.
+        declared: what you intend, so that it is not reported.
+        ignore: codes to leave out.
 
     Raises:
         PellucidError: the model does not map ids to logits, or the data has another form.

@@ -54,11 +54,14 @@ _LISTED = 3
 def diagnose(
     history: History, *, declared: Expectations | None = None, ignore: Iterable[str] = ()
 ) -> list[Finding]:
-    """What is wrong with a training, and why: the worst and surest first.
+    """The causes of what went wrong in a training, the worst and surest first.
 
-    Nothing is found in a healthy one. A cause that raises is a note, and the others are asked all
-    the same. `declared` is what is so by design; `ignore` are codes to
-    leave out.
+    A healthy training has none. A cause that raises becomes a note, and the others still run.
+
+    Args:
+        history: the training, from `history_of_run`, `history_of_watch` or `history_of_log`.
+        declared: what you intend, so that it is not reported.
+        ignore: codes to leave out.
 
     Raises:
         ConfigError: `ignore` names a code that there is not.

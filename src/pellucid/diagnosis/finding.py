@@ -102,7 +102,18 @@ def build_finding(
     severity: Severity | None = None,
     step: int | None = 0,
 ) -> Finding:
-    """A finding with the register's words for its code; a better fix can be put in their place."""
+    """A finding with the register's words for its code.
+
+    Args:
+        code: its code.
+        what: what is wrong, in one sentence.
+        evidence: what was measured.
+        where: the module, parameter, batch or config key.
+        cause: the likely cause.
+        confidence: how sure that is, between 0 and 1.
+        severity: another severity than the register's.
+        step: the update it was seen at.
+    """
     entry = read_codes()[code]
     return Finding(
         code=code,
@@ -119,7 +130,13 @@ def build_finding(
 
 
 def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
-    """What was measured, against the register's threshold for a code."""
+    """A measured value with the register's threshold and source for a code.
+
+    Args:
+        code: the code whose threshold is expected.
+        sign: the name of the measured value.
+        value: the value.
+    """
     entry = read_codes()[code]
     return Evidence(sign, value, entry.threshold, entry.source)
 

@@ -1,7 +1,4 @@
-"""A run that writes: for its user, and for the fixed sentence while it trains.
-
-Comes in: a run and prompts. Goes out: texts. It does not know displays.
-"""
+"""Texts that a run writes: for its user, and for the fixed sentence while it trains."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from pellucid.training import Sampled
 
 _SHOWN_TOKENS = 3
 _CONTINUATION_TOKENS = 24
-#: Keeps a small model's likeliest words from going round in circles (Keskar et al. 2019).
+#: Keeps a small model from repeating its likeliest words (Keskar et al. 2019).
 _AGAINST_CIRCLES = 1.3
 
 
@@ -32,14 +29,18 @@ def generate(
     when_outgrown: Callable[[], None] | None = None,
     force: bool = False,
 ) -> list[Continuation]:
-    """How prompts go on, written by a run's model; an encoder-decoder translates them.
+    """Continue prompts with a run's model; an encoder-decoder writes a text from each of them.
 
-    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
-    writes even if more memory is expected to be needed than is free.
+    Args:
+        run: the run.
+        prompts: one prompt, or several.
+        sampling: how to choose tokens.
+        when_outgrown: called once, when a text first outgrows the model's context.
+        force: write even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
-        RunError: the memory will not suffice.
+        RunError: the memory is too small.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -60,11 +61,16 @@ def beam_search(
 ) -> list[list[Found]]:
     """The best texts that a beam search finds for each prompt, best first.
 
-    `when_outgrown` and `force` as in `generate`.
+    Args:
+        run: the run.
+        prompts: one prompt, or several.
+        beams: how to search.
+        when_outgrown: called once, when a text first outgrows the model's context.
+        force: write even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: a number in `beams` is out of range.
-        RunError: the memory will not suffice.
+        RunError: the memory is too small.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)

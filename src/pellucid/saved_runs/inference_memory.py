@@ -1,8 +1,4 @@
-"""Whether what a run is asked for fits into memory: texts to write, to read, to look into.
-
-Comes in: a run, and how much is asked of it at once. Goes out: nothing, a warning, or a refusal. It
-does not know how anything is done.
-"""
+"""Whether generating, reading or looking into texts fits into free memory."""
 
 from __future__ import annotations
 

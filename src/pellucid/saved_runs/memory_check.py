@@ -1,8 +1,4 @@
-"""Whether what is about to be done fits into the memory that is free: asked before it is begun.
-
-Comes in: an estimate, a device. Goes out: nothing, a warning, or a refusal with the figures and
-what to make smaller. It does not know what is done.
-"""
+"""Whether a piece of work fits into free memory: checked before it starts."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def predict_classes(
         device_batch = to_device(batch, model.device)
         with torch.no_grad(), autocast(model.device, precision):
             logits = model.class_logits(device_batch.ids, padding=device_batch.padding).float()
-        shares = shares_of(logits, several=collation.several)
+        shares = shares_of(logits, multi_label=collation.several)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
     return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))
@@ -129,7 +129,7 @@ def sample_classes(
     model, ids = inputs.model, examples.columns["ids"][0].tolist()
     with torch.no_grad():
         logits = model.class_logits(torch.tensor([ids], device=model.device))[0].float()
-    shares = to_list(shares_of(logits, several=multi_label))
+    shares = to_list(shares_of(logits, multi_label=multi_label))
     ranked = sorted(zip(classes, shares, strict=True), key=lambda pair: -pair[1])
     return Sampled(
         step=step,

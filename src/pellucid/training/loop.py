@@ -21,7 +21,7 @@ from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
-from pellucid.training.forecast import Forecast, Work, still_to_come
+from pellucid.training.forecast import Forecast, Work, count_remaining
 from pellucid.training.interrupts import Interrupts, interruption
 from pellucid.training.job import Job, Progress
 from pellucid.training.meter import Meter
@@ -130,7 +130,7 @@ class _Loop:
         self.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised
-        if not self.forecast.knows("rows"):
+        if not self.forecast.has_pace("rows"):
             self.time_rows()  # the first update alone: it is slower than the others
             self.meter.pause()
             self.forecast.expect("checkpoints", job.save_seconds(self.checkpoint()))
@@ -272,8 +272,8 @@ class _Loop:
         """The seconds that the remaining rows, evaluations and checkpoints will take."""
         job, step, total = self.job, self.progress.step, self.job.plan.total_steps
         rows = job.rows_before(total) - job.rows_before(step)
-        evaluations = still_to_come(step, total, job.settings.evaluate_every)
-        checkpoints = still_to_come(step, total, job.settings.checkpoint_every)
+        evaluations = count_remaining(step, total, job.settings.evaluate_every)
+        checkpoints = count_remaining(step, total, job.settings.checkpoint_every)
         return self.forecast.left(rows=rows, evaluations=evaluations, checkpoints=checkpoints)
 
     @contextmanager

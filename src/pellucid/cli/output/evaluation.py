@@ -42,12 +42,12 @@ def print_example_scores(run: Run, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_facts(evaluation))
         return
-    for note in evaluation.said:
+    for note in evaluation.notes:
         print(note)
     _print_metrics(evaluation.held_out, evaluation.compared or {})
     if evaluation.classified is not None:
         _print_classes(evaluation.classified)
-    if evaluation.written:
+    if evaluation.generated:
         _print_generated(evaluation)
 
 
@@ -101,10 +101,10 @@ def _print_classes(classified: Classified) -> None:
 
 
 def _print_generated(evaluation: RowsEvaluation) -> None:
-    n_references = sum(len(output.references) for output in evaluation.written)
-    n_texts = len(evaluation.written)
+    n_references = sum(len(output.references) for output in evaluation.generated)
+    n_texts = len(evaluation.generated)
     print(f"{'written':<{_TITLE}} {n_texts:8,} texts; {n_references:,} to compare with")
-    for output in evaluation.written[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
+    for output in evaluation.generated[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
         print()
         print(f"  {'given':<8} {shorten(output.prompt)}")
         print(f"  {'written':<8} {shorten(output.text)}")
@@ -125,7 +125,7 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
     facts = {
         "examples": evaluation.examples,
         **_metric_facts(evaluation.held_out),
-        "data": list(evaluation.said),
+        "data": list(evaluation.notes),
     }
     if evaluation.classified is not None:
         matrix = evaluation.classified.confusion
@@ -144,6 +144,6 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
         facts |= evaluation.compared
         facts["written"] = [
             {"given": output.prompt, "text": output.text, "references": list(output.references)}
-            for output in evaluation.written
+            for output in evaluation.generated
         ]
     return facts
