@@ -26,6 +26,8 @@ Direction = Literal["forward", "backward"]
 class Numbers(ctypes.Structure):
     """Addresses: of x, of dL/dy on the way back, and of where y or dL/dx goes."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [("x", c_void_p), ("by_y", c_void_p), ("made", c_void_p)]
 
 

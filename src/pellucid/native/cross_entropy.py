@@ -20,6 +20,8 @@ _SOURCE = Path(__file__).with_name("cross_entropy.c")
 class Settings(ctypes.Structure):
     """What all rows share; `learning` 0 asks for the losses alone and leaves the logits."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         ("vocab", c_int64),
         ("ignored", c_int64),
@@ -33,6 +35,8 @@ class Settings(ctypes.Structure):
 class Rows(ctypes.Structure):
     """Addresses: of the first row's logits, target and results; `bias` is None where none is."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         ("logits", c_void_p),
         ("bias", c_void_p),
