@@ -83,7 +83,7 @@ class Call(ctypes.Structure):
     """One token for each row."""
 
     _fields_ = [
-        ("tape", ctypes.POINTER(Instruction)),
+        ("program", ctypes.POINTER(Instruction)),
         *((name, c_int32) for name in ("length", "rows", "position", "width")),
         *((name, c_void_p) for name in ("ids", "keys", "values")),
         *((name, c_void_p) for name in ("scratch", "logits", "own")),
